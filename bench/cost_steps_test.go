@@ -35,7 +35,7 @@ const (
 	costWithin = 2.0
 )
 
-// BenchmarkCostSteps has the load go up and down beside slowray record, and looks every
+// BenchmarkCostSteps has the load go up and down next to slowray record, and looks every
 // quarter of a second at what that costs: its process by the scheduler's clock, its programs
 // by the kernel's statistics, less what those take themselves. What no statistics tell, the
 // way into each program and out of it, is not in it.
@@ -56,7 +56,7 @@ func BenchmarkCostSteps(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		empty, err := attachEmpty()
+		empty, err := attachEmpty("tcp_probe")
 		if err != nil {
 			b.Fatal(err)
 		}

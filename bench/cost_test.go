@@ -244,25 +244,43 @@ func pacedDatabase(d *database, rate int) pacedLoad {
 	}}
 }
 
-// commandVariants are the commands beside a load at full speed.
+// commandVariants are the commands next to a load at full speed, and programs that do
+// nothing at the hooks of record.
 func commandVariants(b *testing.B, port int) (all []variant) {
 	slowray, err := filepath.Abs("../bin/slowray")
 	if err != nil {
 		b.Fatal(err)
 	}
 	for _, c := range costCommands {
-		all = append(all, variant{strings.Fields(c.name)[0], func() (func() (beside, error), error) {
+		all = append(all, variant{strings.Fields(c.name)[0], func() (func() (alongside, error), error) {
 			stop, _, err := c.start(b, slowray, port)
 			if err != nil {
 				return nil, err
 			}
-			return func() (beside, error) {
+			return func() (alongside, error) {
 				used, err := stop()
-				return beside{cpu: used}, err
+				return alongside{cpu: used}, err
 			}, nil
 		}})
 	}
-	return all
+	return append(all, variant{"hooks", func() (func() (alongside, error), error) {
+		var probes []*emptyProbe
+		end := func() (_ alongside, err error) {
+			for _, p := range probes {
+				err = errors.Join(err, p.Close())
+			}
+			return alongside{}, err
+		}
+		for _, at := range recordHooks {
+			p, err := attachEmpty(at)
+			if err != nil {
+				_, closing := end()
+				return nil, errors.Join(err, closing)
+			}
+			probes = append(probes, p)
+		}
+		return end, nil
+	}})
 }
 
 // hostRan is for how long the host's CPUs have not been idle since some moment: of idle
@@ -383,7 +401,7 @@ func BenchmarkCost(b *testing.B) {
 		}
 	}
 	b.ReportMetric(0, "ns/op")
-	keepTable(b, "cost", "| load | µs of CPU for a request, bare | beside it | µs added: median (95 %) | p99, times that without | pairs |\n|---|---|---|---|---|---|", rows)
+	keepTable(b, "cost", "| load | µs of CPU for a request, bare | next to it | µs added: median (95 %) | p99, times that without | pairs |\n|---|---|---|---|---|---|", rows)
 }
 
 func thousands(n int) string {

@@ -25,7 +25,7 @@ const (
 	flushEvery = time.Second
 )
 
-// recorderSpec is what the recorder's process is told.
+// recorderSpec is what the recorder's process gets.
 type recorderSpec struct {
 	Options request.Options
 	Discard bool // do not sum records up: what is left is the kernel's and the ring's cost
@@ -173,7 +173,7 @@ func resident() (bytes int64) {
 
 // ownBPF finds the programs and maps of this process.
 func ownBPF() (programs []programCost, mapBytes int64) {
-	ids, _ := bpf.OwnPrograms() // none is told as none
+	ids, _ := bpf.OwnPrograms() // none counts as none
 	for _, id := range ids {
 		if st, ok := bpf.ProgramStats(id); ok {
 			programs = append(programs, programCost{bpf.ProgramName(id), st.RunCount, st.Runtime})
@@ -280,19 +280,19 @@ func (r *runningRecorder) stop() (*recorderReport, error) {
 	return report, r.end()
 }
 
-// recorderVariant runs a recorder beside the load.
+// recorderVariant runs a recorder next to the load.
 func recorderVariant(name string, spec recorderSpec) variant {
-	return variant{name, func() (func() (beside, error), error) {
+	return variant{name, func() (func() (alongside, error), error) {
 		r, err := startRecorder(spec)
 		if err != nil {
 			return nil, err
 		}
-		return func() (beside, error) {
+		return func() (alongside, error) {
 			report, err := r.stop()
 			if err != nil {
-				return beside{}, err
+				return alongside{}, err
 			}
-			return beside{cpu: report.CPU, recorder: report}, nil
+			return alongside{cpu: report.CPU, recorder: report}, nil
 		}, nil
 	}}
 }

@@ -56,16 +56,16 @@ func newPlan(b *testing.B, rounds int) plan {
 	return p
 }
 
-// variant is what runs beside the load.
+// variant is what runs next to the load.
 type variant struct {
 	name string
 	// start begins it and gives what ends it. What it saw and used is of the
 	// time between the two.
-	start func() (stop func() (beside, error), err error)
+	start func() (stop func() (alongside, error), err error)
 }
 
-// beside is what a variant saw and used.
-type beside struct {
+// alongside is what a variant saw and used.
+type alongside struct {
 	cpu      time.Duration
 	recorder *recorderReport // nil when there is none
 	note     string
@@ -83,10 +83,10 @@ type service interface {
 	run(d time.Duration) (outcome, error)
 }
 
-// trial is one run beside one variant.
+// trial is one run next to one variant.
 type trial struct {
 	outcome
-	beside beside
+	alongside alongside
 	// kept and cost compare with the bare runs before and after: throughput, and
 	// CPU time per request of everything that took part.
 	kept, cost float64
@@ -95,7 +95,7 @@ type trial struct {
 }
 
 func (t *trial) cpuPerRequest() float64 {
-	return float64((t.cpu + t.beside.cpu).Nanoseconds()) / float64(max(t.requests, 1))
+	return float64((t.cpu + t.alongside.cpu).Nanoseconds()) / float64(max(t.requests, 1))
 }
 
 // bare is the load alone, and again is that as a variant: it shows what this
@@ -107,8 +107,8 @@ var (
 
 const againName = "nothing"
 
-func alone() (func() (beside, error), error) {
-	return func() (beside, error) { return beside{}, nil }, nil
+func alone() (func() (alongside, error), error) {
+	return func() (alongside, error) { return alongside{}, nil }, nil
 }
 
 // choose gives the variants that the environment asks for: those of the usual
@@ -134,14 +134,14 @@ func (p *plan) choose(b *testing.B, usual []string, all []variant) []variant {
 	return chosen
 }
 
-// rotate runs the load beside each variant in every round, each round in an
+// rotate runs the load next to each variant in every round, each round in an
 // order of its own, with a bare run before and after each: the comparison is
 // with these two, so that what the machine does to all of them cancels out. Many
 // short runs tell more than few long ones: a virtual machine's speed moves by a
 // quarter from one moment to another.
 func (p *plan) rotate(b *testing.B, s service, variants []variant) map[string][]trial {
 	b.Helper()
-	progress(b, fmt.Sprintf("%d rounds of %s beside each of %d variants; SLOWRAY_BENCH_SEED=%d", p.rounds, p.length, len(variants), p.seed))
+	progress(b, fmt.Sprintf("%d rounds of %s alongside each of %d variants; SLOWRAY_BENCH_SEED=%d", p.rounds, p.length, len(variants), p.seed))
 	order := rand.New(rand.NewPCG(p.seed, 0))
 	if _, err := s.run(p.length / 2); err != nil { // warm
 		b.Fatal(err)
@@ -193,7 +193,7 @@ const (
 	attempts  = 4
 )
 
-// pair runs the load beside a variant and then bare, and compares with that
+// pair runs the load next to a variant and then bare, and compares with that
 // bare run and the one before.
 func pair(s service, v variant, before *trial, d time.Duration) (best, after *trial, err error) {
 	after = before
@@ -227,7 +227,7 @@ func pair(s service, v variant, before *trial, d time.Duration) (best, after *tr
 	return best, after, nil
 }
 
-// attempt is one run of the load beside one variant.
+// attempt is one run of the load next to one variant.
 func attempt(s service, v variant, d time.Duration) (*trial, error) {
 	stop, err := v.start()
 	if err != nil {
@@ -240,12 +240,12 @@ func attempt(s service, v variant, d time.Duration) (*trial, error) {
 		err = errors.New("the server counted no request")
 	}
 	saw, stopErr := stop()
-	t := &trial{outcome: out, beside: saw}
-	t.others = max(0, (host.busy-t.cpu-t.beside.cpu).Seconds()) / host.all.Seconds()
+	t := &trial{outcome: out, alongside: saw}
+	t.others = max(0, (host.busy-t.cpu-t.alongside.cpu).Seconds()) / host.all.Seconds()
 	return t, errors.Join(err, stopErr)
 }
 
-// progress is told at once: a benchmark's log comes when it is over, minutes
+// progress is printed at once: a benchmark's log comes when it is over, minutes
 // later.
 func progress(b *testing.B, line string) {
 	fmt.Fprintf(os.Stderr, "%s: %s\n", b.Name(), line)

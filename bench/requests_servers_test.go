@@ -17,7 +17,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/request"
 )
 
-// variants are what can run beside a load: what is judged, and what shows
+// variants are what can run next to a load: what is judged, and what shows
 // where the cost sits.
 func variants(s *stage) []variant {
 	served := request.Options{Side: observe.Served, Budget: -1}
@@ -39,27 +39,31 @@ func variants(s *stage) []variant {
 		recorderVariant("counters", recorderSpec{Options: with(func(o *request.Options) { o.Budget = 1e-9 })}),
 		recorderVariant("discard", recorderSpec{Options: served, Discard: true}),
 		recorderVariant("deaf", recorderSpec{Options: served, Deaf: true}),
-		{"empty", func() (func() (beside, error), error) {
-			p, err := attachEmpty()
+		{"empty", func() (func() (alongside, error), error) {
+			p, err := attachEmpty("tcp_probe")
 			if err != nil {
 				return nil, err
 			}
-			return func() (beside, error) { return beside{}, p.Close() }, nil
+			return func() (alongside, error) { return alongside{}, p.Close() }, nil
 		}},
 		s.tcpdump(),
 	}
 }
 
-// emptyProbe is a program that does nothing, where recorders have the one that
-// runs most: what it costs is the price of a hook.
+// recordHooks are the tracepoints at which slowray record has a program all the time, as
+// far as requests come by them.
+var recordHooks = []string{"tcp_probe", "tcp_rcv_space_adjust", "tcp_sendmsg_locked", "sched_switch", "sched_waking"}
+
+// emptyProbe is a program that does nothing at a tracepoint: what it costs is the price
+// of the way into a program and out of it.
 type emptyProbe struct {
 	*ebpf.Program
 	link link.Link
 }
 
-func attachEmpty() (*emptyProbe, error) {
+func attachEmpty(tracepoint string) (*emptyProbe, error) {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "empty", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "tcp_probe", License: "GPL",
+		Name: "empty", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: tracepoint, License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	})
 	if err != nil {
@@ -117,7 +121,7 @@ func (j *judged) measure(b *testing.B, p plan, st *stage, s service) {
 			}
 			figures = append(figures, f,
 				figure{name: "CPU time per request, " + v.name, format: "%.3f", sample: column(trials[v.name], cost)})
-			if trials[v.name][0].beside.recorder != nil {
+			if trials[v.name][0].alongside.recorder != nil {
 				figures = append(figures, j.recorderFigures(v.name, trials[v.name])...)
 			}
 		}
@@ -140,11 +144,11 @@ func (j *judged) recorderFigures(name string, trials []trial) []figure {
 	}
 	figures := []figure{{
 		name: "records lost, " + name, format: "%.0f", target: zero, exact: true,
-		sample: column(trials, func(t *trial) float64 { return float64(t.beside.recorder.Stats.Lost) }),
+		sample: column(trials, func(t *trial) float64 { return float64(t.alongside.recorder.Stats.Lost) }),
 	}, {
 		name: "user-space µs per record, " + name, format: "%.3f", target: perRecord,
 		sample: column(trials, func(t *trial) float64 {
-			return float64(t.beside.recorder.CPU.Nanoseconds()) / 1e3 / float64(max(t.beside.recorder.records(), 1))
+			return float64(t.alongside.recorder.CPU.Nanoseconds()) / 1e3 / float64(max(t.alongside.recorder.records(), 1))
 		}),
 	}}
 	for _, port := range j.ports {
@@ -163,7 +167,7 @@ func (j *judged) recorderFigures(name string, trials []trial) []figure {
 
 // difference is how many records are missing, or are too many.
 func (j *judged) difference(t *trial, port int, side observe.Side) float64 {
-	missing := float64(t.requests) - float64(t.beside.recorder.recorded(port, side.String()))
+	missing := float64(t.requests) - float64(t.alongside.recorder.recorded(port, side.String()))
 	if missing < 0 { // those that open and close a connection may be there
 		return max(0, -missing-float64(j.opening))
 	}
@@ -216,7 +220,7 @@ func (p *plan) kernelRun(s service, opt request.Options) (seen kernelSeen, err e
 		return seen, err
 	}
 	defer unlock()
-	empty, err := attachEmpty()
+	empty, err := attachEmpty("tcp_probe")
 	if err != nil {
 		return seen, err
 	}

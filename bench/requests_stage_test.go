@@ -239,7 +239,7 @@ func cpuOfEnded(p *os.ProcessState) time.Duration { return p.UserTime() + p.Syst
 
 // tcpdump is the comparison: a capture of headers that goes nowhere.
 func (s *stage) tcpdump() variant {
-	return variant{"tcpdump", func() (func() (beside, error), error) {
+	return variant{"tcpdump", func() (func() (alongside, error), error) {
 		cmd := s.command("tcpdump", "-s", "96", "-w", "/dev/null", "-i", "lo")
 		log, err := os.Create(filepath.Join(s.dir, "tcpdump.log"))
 		if err != nil {
@@ -262,11 +262,11 @@ func (s *stage) tcpdump() variant {
 			}
 		}
 		before := cpuOf(cmd.Process.Pid)
-		return func() (beside, error) {
+		return func() (alongside, error) {
 			used := cpuOf(cmd.Process.Pid) - before
 			cmd.Process.Signal(syscall.SIGINT)
 			err := cmd.Wait()
-			return beside{cpu: used, note: strings.Join(strings.Split(strings.TrimSpace(read()), "\n")[1:], ", ")}, err
+			return alongside{cpu: used, note: strings.Join(strings.Split(strings.TrimSpace(read()), "\n")[1:], ", ")}, err
 		}, nil
 	}}
 }

@@ -241,7 +241,7 @@ func (r *runner) verdict(d grammar.Draw, look *benchLook, step *StepResult, out 
 	hurt := map[string]bool{}
 	for n, x := range step.Truth.Removals {
 		if x.Hurts {
-			for _, id := range append(append([]string{x.Cause}, x.or...), r.Faults[n].Beside...) {
+			for _, id := range append(append([]string{x.Cause}, x.or...), r.Faults[n].Alongside...) {
 				hurt[id] = true
 			}
 		}
@@ -268,7 +268,7 @@ func (r *runner) verdict(d grammar.Draw, look *benchLook, step *StepResult, out 
 	case look.fixed != nil:
 		removal := Removal{Measure: Measure{Samples: []Sample{*look.fixed}}}
 		out.Fix = blind.FixFails
-		if removal.mends(step.Truth) {
+		if removal.removes(step.Truth) {
 			out.Fix = blind.FixWorks
 		}
 	default:
@@ -278,7 +278,7 @@ func (r *runner) verdict(d grammar.Draw, look *benchLook, step *StepResult, out 
 
 // fixes says whether a fix gave what removing the fault gives, for the most part: more
 // than what a look of slowray's, which is over, took.
-func (r *Removal) mends(t Truth) bool {
+func (r *Removal) removes(t Truth) bool {
 	r.compare(t.Base)
 	for _, x := range t.Removals {
 		if !x.Best || !r.Hurts {
@@ -331,7 +331,7 @@ func (l *benchLook) about(d grammar.Draw, f *Finding) bool {
 		return true
 	}
 	// Who calls what is gone has the finding.
-	gone := d.Planted(d.Faults).Hops[w.Hop].Gone
+	gone := d.Injected(d.Faults).Hops[w.Hop].Gone
 	return is && (hop == w.Hop || gone && hop == w.Hop-1)
 }
 

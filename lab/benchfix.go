@@ -47,7 +47,7 @@ func (r *runner) benchLook(ctx context.Context) (look benchLook, err error) {
 		return look, err
 	}
 	defer func() { err = errors.Join(err, box.Close()) }()
-	stack, err := server.Start(ctx, box, r.exe, r.Planted(r.Faults), r.plan)
+	stack, err := server.Start(ctx, box, r.exe, r.Injected(r.Faults), r.plan)
 	if err != nil {
 		return look, err
 	}
@@ -73,7 +73,7 @@ func (r *runner) benchLook(ctx context.Context) (look benchLook, err error) {
 		}
 		look.within[inode] = true
 	}
-	if strings.Contains(r.Planted(r.Faults).Packets.AtServer, "netns add "+grammar.Gateway) {
+	if strings.Contains(r.Injected(r.Faults).Packets.AtServer, "netns add "+grammar.Gateway) {
 		said, err := box.Server.Output(ctx, "stat", "-Lc", "%i", "/run/netns/"+grammar.Gateway)
 		if err != nil {
 			return look, err

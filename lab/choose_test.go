@@ -49,7 +49,7 @@ type sort struct {
 const control catalogue.Layer = -1
 
 func sortOf(i incident.Incident) sort {
-	s := sort{servers: i.Planted(i.Faults).Kind, alone: !i.Calm()}
+	s := sort{servers: i.Injected(i.Faults).Kind, alone: !i.Calm()}
 	if causes := i.Causes(); s.alone || len(causes) == 0 {
 		s.layer = control
 	} else {

@@ -14,7 +14,7 @@ import (
 // demoWarmUp is how long the load runs at least before slowray looks.
 const demoWarmUp = 3 * time.Second
 
-// Demo plants an incident, puts it under load and lets slowray report on it
+// Demo injects an incident, puts it under load and lets slowray report on it
 // in words. Nothing is measured or judged, and nothing is left behind.
 func Demo(ctx context.Context, name string, opt Options) (err error) {
 	r, err := open(ctx, name, opt)
@@ -23,13 +23,13 @@ func Demo(ctx context.Context, name string, opt Options) (err error) {
 	}
 	defer r.lock.Release()
 	warmUp := max(demoWarmUp, r.Lead)
-	p, err := r.plant(ctx, warmUp+r.opt.Window+5*time.Second)
+	p, err := r.inject(ctx, warmUp+r.opt.Window+5*time.Second)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.box.Close()) }()
 	r.print.heading(r.Incident, r.opt.Seed)
-	r.print.step(plantedSet{name: "planted, under load", faults: r.Faults})
+	r.print.step(injectedSet{name: "injected, under load", faults: r.Faults})
 	if err := pause(ctx, warmUp); err != nil {
 		return err
 	}

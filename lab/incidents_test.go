@@ -31,7 +31,7 @@ func buildSlowray(t *testing.T) string {
 	return exe
 }
 
-// incidentTries is how often an incident is planted alone: as it is declared, and, where
+// incidentTries is how often an incident is injected alone: as it is declared, and, where
 // that does not agree, once more with what hurts measured.
 const incidentTries = 2
 
@@ -76,25 +76,25 @@ func TestIncidents(t *testing.T) {
 				if result.OK {
 					return
 				}
-				fmt.Fprintf(os.Stderr, "%s, try %d: planted and found do not agree:\n%s", i.Name, try, out.String())
+				fmt.Fprintf(os.Stderr, "%s, try %d: injected and found do not agree:\n%s", i.Name, try, out.String())
 			}
-			t.Errorf("planted and found do not agree, %d times", incidentTries)
+			t.Errorf("injected and found do not agree, %d times", incidentTries)
 		})
 	}
 }
 
-// atATime is how many calm incidents are planted at the same time.
+// atATime is how many calm incidents are injected at the same time.
 const atATime = 4
 
-// several is calm incidents that are planted together.
+// several is calm incidents that are injected together.
 type several struct {
 	options Options
-	waiting []string        // calm incidents that have not been planted yet, in their order
-	done    map[string]bool // incidents that have been planted with others → whether they agreed
+	waiting []string        // calm incidents that have not been injected yet, in their order
+	done    map[string]bool // incidents that have been injected with others → whether they agreed
 }
 
-// agrees plants the incident together with those that come next, if it has not
-// been planted yet, and says whether planted and found agree.
+// agrees injects the incident together with those that come next, if it has not
+// been injected yet, and says whether injected and found agree.
 func (s *several) agrees(name string) bool {
 	if s.done == nil {
 		s.done = map[string]bool{}
@@ -115,7 +115,7 @@ func (s *several) agrees(name string) bool {
 			disagree = disagree || !r.OK
 		}
 		if disagree {
-			fmt.Fprintf(os.Stderr, "%s, at the same time: planted and found do not agree in all of them (those are planted again, alone): %v\n%s", strings.Join(some, ", "), err, out.String())
+			fmt.Fprintf(os.Stderr, "%s, at the same time: injected and found do not agree in all of them (those are injected again, alone): %v\n%s", strings.Join(some, ", "), err, out.String())
 		}
 	}
 	return s.done[name]

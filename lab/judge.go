@@ -22,17 +22,17 @@ var consequences = []string{
 // verdict.
 const lateLimit = 2 * time.Second
 
-// judge compares what slowray found with what is planted and what of it hurts.
+// judge compares what slowray found with what is injected and what of it hurts.
 // The rules:
 //
-//  1. Where nothing but harmless things is planted, there is no finding.
-//  2. No finding of role cause names what is not planted, or as true as that.
-//     One of role consequence names a planted fault or a known consequence.
-//  3. Every planted fault that hurts is found. One that neither hurts nor is found
+//  1. Where nothing but harmless things is injected, there is no finding.
+//  2. No finding of role cause names what is not injected, or as true as that.
+//     One of role consequence names an injected fault or a known consequence.
+//  3. Every injected fault that hurts is found. One that neither hurts nor is found
 //     tests nothing.
 //  4. The first finding of role cause is the fault whose removal helps most,
 //     by its own name or by another one it may have.
-//     If no single removal helps beyond noise, it may be any planted one.
+//     If no single removal helps beyond noise, it may be any injected one.
 //  5. A decoy is among what is ruled out.
 //  6. A finding's subject is in the namespace of the servers, of their backend
 //     or of a router between them, or in that of the clients if only their end can see it.
@@ -49,10 +49,10 @@ func judge(s *StepResult, i incident.Incident, faults []incident.Fault) {
 		return
 	}
 	s.forgiveOthers()
-	var planted []incident.Fault // what slowray may name
+	var injected []incident.Fault // what slowray may name
 	for _, f := range faults {
 		if !f.Decoy && !i.Control {
-			planted = append(planted, f)
+			injected = append(injected, f)
 		}
 		if f.Decoy && !s.Found.rulesOut(f.RuledOut) {
 			s.mismatch("%s is not among what is ruled out", f.RuledOut)
@@ -61,11 +61,11 @@ func judge(s *StepResult, i incident.Incident, faults []incident.Fault) {
 	for _, against := range s.Found.Against { // internal/diagnose/consistency
 		s.mismatch("the report contradicts itself: %s", against)
 	}
-	s.allowed(planted)
+	s.allowed(injected)
 	s.complete()
 	s.first()
-	s.places(planted)
-	s.words(planted)
+	s.places(injected)
+	s.words(injected)
 	s.OK = len(s.Reasons) == 0
 }
 
@@ -91,8 +91,8 @@ func (s *StepResult) forgiveOthers() {
 		s.note("other programs took %.0f %% of the CPUs while slowray looked", 100*s.Looked.Others)
 	}
 	s.Found.Findings = slices.DeleteFunc(s.Found.Findings, func(f Finding) bool {
-		planted := slices.ContainsFunc(s.Truth.Removals, func(r Removal) bool { return r.Cause == f.Cause })
-		if !slices.Contains(ofOthers, f.Cause) || planted && !s.harmless {
+		injected := slices.ContainsFunc(s.Truth.Removals, func(r Removal) bool { return r.Cause == f.Cause })
+		if !slices.Contains(ofOthers, f.Cause) || injected && !s.harmless {
 			return false
 		}
 		lab := f.Subject.PID == os.Getpid()
@@ -104,20 +104,20 @@ func (s *StepResult) forgiveOthers() {
 }
 
 // allowed checks rules 1 and 2.
-func (s *StepResult) allowed(planted []incident.Fault) {
+func (s *StepResult) allowed(injected []incident.Fault) {
 	for _, f := range s.Found.Findings {
-		isPlanted := slices.ContainsFunc(planted, func(p incident.Fault) bool {
-			return p.Cause == f.Cause || slices.Contains(p.Or, f.Cause) || slices.Contains(p.Beside, f.Cause)
+		isInjected := slices.ContainsFunc(injected, func(p incident.Fault) bool {
+			return p.Cause == f.Cause || slices.Contains(p.Or, f.Cause) || slices.Contains(p.Alongside, f.Cause)
 		})
 		switch {
-		case isPlanted:
-		case len(planted) == 0:
+		case isInjected:
+		case len(injected) == 0:
 			s.False = append(s.False, f.Cause)
-			s.mismatch("%s is found, and nothing harmful is planted", f.Cause)
+			s.mismatch("%s is found, and nothing harmful is injected", f.Cause)
 		case f.Role == "consequence" && slices.Contains(consequences, f.Cause):
 		default:
 			s.False = append(s.False, f.Cause)
-			s.mismatch("%s is found (as %s) and is not planted", f.Cause, f.Role)
+			s.mismatch("%s is found (as %s) and is not injected", f.Cause, f.Role)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (s *StepResult) complete() {
 		}
 	}
 	if len(s.Truth.Removals) > 0 {
-		s.mismatch("nothing that is planted does measurable harm or is found: this tests nothing")
+		s.mismatch("nothing that is injected does measurable harm or is found: this tests nothing")
 	}
 }
 
@@ -186,7 +186,7 @@ func (s *StepResult) first() {
 }
 
 // places checks rule 6.
-func (s *StepResult) places(planted []incident.Fault) {
+func (s *StepResult) places(injected []incident.Fault) {
 	for _, f := range s.Found.Findings {
 		ns := f.Subject.NetNS
 		if ns == 0 || ns == s.Found.netns || s.Found.netns == 0 || ns == s.Found.backend || slices.Contains(s.Found.routers, ns) || f.Subject.Kind == "host" {
@@ -194,7 +194,7 @@ func (s *StepResult) places(planted []incident.Fault) {
 		}
 		where := fmt.Sprintf("network namespace %d", ns)
 		if ns == s.Found.clients {
-			if slices.ContainsFunc(planted, func(p incident.Fault) bool { return p.AtClients && p.Cause == f.Cause }) {
+			if slices.ContainsFunc(injected, func(p incident.Fault) bool { return p.AtClients && p.Cause == f.Cause }) {
 				continue
 			}
 			if f.Role == "consequence" && slices.Contains(consequences, f.Cause) {
@@ -208,8 +208,8 @@ func (s *StepResult) places(planted []incident.Fault) {
 
 // words notes a finding that does not say which of several limits binds, and a
 // verdict that came late.
-func (s *StepResult) words(planted []incident.Fault) {
-	for _, p := range planted {
+func (s *StepResult) words(injected []incident.Fault) {
+	for _, p := range injected {
 		for _, f := range s.Found.Findings {
 			if f.Cause == p.Cause && p.Says != "" && !strings.Contains(f.text, p.Says) {
 				s.note("%s does not mention %q", f.Cause, p.Says)
@@ -221,7 +221,7 @@ func (s *StepResult) words(planted []incident.Fault) {
 	}
 }
 
-// notes says where the planted faults were not what their names promise.
+// notes says where the injected faults were not what their names promise.
 func (s *StepResult) notes(i incident.Incident) {
 	s.harmless, s.stepped = i.Control, i.Stepped
 	for _, r := range s.Truth.Removals {

@@ -24,7 +24,7 @@ func TestJudge(t *testing.T) {
 	tests := []struct {
 		name     string
 		incident incident.Incident
-		planted  []incident.Fault
+		injected []incident.Fault
 		truth    Truth
 		found    []Finding
 		ruledOut string
@@ -34,9 +34,9 @@ func TestJudge(t *testing.T) {
 		{"wrong order", stacked, two, bothHurt, []Finding{cause("cause-b"), cause("cause-a")}, "", "removing cause-a helps most"},
 		{"one missing", stacked, two, bothHurt, []Finding{cause("cause-a")}, "", "cause-b hurts"},
 		{"known consequence", stacked, two, bothHurt, []Finding{consequence("client-aborts"), cause("cause-a"), cause("cause-b")}, "", ""},
-		{"planted as consequence", stacked, two, bothHurt, []Finding{cause("cause-a"), consequence("cause-b")}, "", ""},
-		{"known consequence as cause", stacked, two, bothHurt, []Finding{cause("cause-a"), cause("cause-b"), cause("client-aborts")}, "", "not planted"},
-		{"not planted", stacked, two, bothHurt, []Finding{cause("cause-a"), cause("cause-b"), cause("cause-c")}, "", "cause-c is found"},
+		{"injected as consequence", stacked, two, bothHurt, []Finding{cause("cause-a"), consequence("cause-b")}, "", ""},
+		{"known consequence as cause", stacked, two, bothHurt, []Finding{cause("cause-a"), cause("cause-b"), cause("client-aborts")}, "", "not injected"},
+		{"not injected", stacked, two, bothHurt, []Finding{cause("cause-a"), cause("cause-b"), cause("cause-c")}, "", "cause-c is found"},
 		{"harmless left out", stacked, two, noneHurts, nil, "", ""},
 		{"harmless named", stacked, two, noneHurts, []Finding{cause("cause-b")}, "", ""},
 		{"tests nothing", plain, two, noneHurts, nil, "", "tests nothing"},
@@ -50,7 +50,7 @@ func TestJudge(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := StepResult{Truth: tt.truth, Found: &Report{Findings: tt.found, RuledOut: []Ruling{{Cause: tt.ruledOut}}}}
-			judge(&s, tt.incident, tt.planted)
+			judge(&s, tt.incident, tt.injected)
 			got := strings.Join(s.Reasons, "; ")
 			if s.OK != (tt.reason == "") || !strings.Contains(got, tt.reason) {
 				t.Errorf("ok %v, reasons %q, want %q", s.OK, got, tt.reason)
@@ -67,9 +67,9 @@ func TestJudgeNamespace(t *testing.T) {
 	}{{7, false, false}, {8, false, true}, {9, false, false}, {9, true, true}, {10, false, true}, {11, true, false}} {
 		f := cause("cause-a")
 		f.Subject = Subject{Kind: "listener", NetNS: tt.netns}
-		planted := []incident.Fault{{Name: "a", Cause: "cause-a", AtClients: tt.atClients}}
+		injected := []incident.Fault{{Name: "a", Cause: "cause-a", AtClients: tt.atClients}}
 		s := StepResult{Found: &Report{Findings: []Finding{f}, netns: 8, clients: 9, backend: 10}}
-		judge(&s, incident.Incident{}, planted)
+		judge(&s, incident.Incident{}, injected)
 		if s.OK != tt.ok {
 			t.Errorf("%+v: ok %v, %q", tt, s.OK, s.Reasons)
 		}
@@ -78,7 +78,7 @@ func TestJudgeNamespace(t *testing.T) {
 
 // A cause may have two names.
 func TestJudgeOr(t *testing.T) {
-	planted := []incident.Fault{{Name: "a", Cause: "cause-a", Or: []string{"cause-b"}}}
+	injected := []incident.Fault{{Name: "a", Cause: "cause-a", Or: []string{"cause-b"}}}
 	truth := Truth{Removals: []Removal{{Fault: "a", Cause: "cause-a", or: []string{"cause-b"}, Hurts: true, Best: true}}}
 	for _, tt := range []struct {
 		found []Finding
@@ -90,7 +90,7 @@ func TestJudgeOr(t *testing.T) {
 		{[]Finding{cause("cause-c"), cause("cause-a")}, false},
 	} {
 		s := StepResult{Truth: truth, Found: &Report{Findings: tt.found}}
-		judge(&s, incident.Incident{}, planted)
+		judge(&s, incident.Incident{}, injected)
 		if s.OK != tt.ok {
 			t.Errorf("%v: ok %v, %q", tt.found, s.OK, s.Reasons)
 		}

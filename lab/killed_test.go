@@ -25,8 +25,8 @@ import (
 const killsEnv = "LAB_KILLS"
 
 // TestProveKilled: slowray prove, killed with -9 at random moments of a proof, with
-// its guardian every other time, leaves settings, limits and files as before: by
-// itself, or after slowray undo where the guardian was killed too.
+// its watchdog every other time, leaves settings, limits and files as before: by
+// itself, or after slowray undo where the watchdog was killed too.
 func TestProveKilled(t *testing.T) {
 	needLab(t)
 	kills, err := strconv.Atoi(os.Getenv(killsEnv))
@@ -69,7 +69,7 @@ func newKilledProof(t *testing.T, slowray, name, cause string) *killedProof {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.lock.Release() })
-	in, err := r.plant(ctx, 15*time.Minute) // the load must not end meanwhile: it writes a file then
+	in, err := r.inject(ctx, 15*time.Minute) // the load must not end meanwhile: it writes a file then
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func (p *killedProof) start() (cmd *exec.Cmd, ended <-chan struct{}, out *bytes.
 }
 
 // kill runs a proof and kills it at a random moment: of all of it, or of the part
-// with changes; alone, or with its guardian.
+// with changes; alone, or with its watchdog.
 func (p *killedProof) kill(both, all bool) {
 	p.t.Helper()
 	cmd, ended, out := p.start()
@@ -153,7 +153,7 @@ func (p *killedProof) kill(both, all bool) {
 		if time.Since(begun) > 30*time.Second {
 			p.t.Fatal("slowray prove has put nothing on record in 30 s")
 		}
-		if list := p.open(); len(list) > 0 && list[0].Guardian.PID != 0 {
+		if list := p.open(); len(list) > 0 && list[0].Watchdog.PID != 0 {
 			e = list[0]
 		}
 	}
@@ -171,19 +171,19 @@ func (p *killedProof) kill(both, all bool) {
 	moment := time.Duration(rand.Int64N(int64(limit)))
 	time.Sleep(moment)
 	was := state()
-	if both && e.Guardian.Lives() {
-		syscall.Kill(e.Guardian.PID, syscall.SIGKILL)
+	if both && e.Watchdog.Lives() {
+		syscall.Kill(e.Watchdog.PID, syscall.SIGKILL)
 	}
 	cmd.Process.Kill()
 	<-ended
-	eventually(p.t, "the guardian has ended", func() bool { return !e.Guardian.Lives() })
+	eventually(p.t, "the watchdog has ended", func() bool { return !e.Watchdog.Lives() })
 	if list := p.open(); len(list) > 0 && !both {
-		p.t.Errorf("left by its guardian: %+v", list)
+		p.t.Errorf("left by its watchdog: %+v", list)
 	}
 	if was != journal.Prepared && was != journal.Undone {
 		p.changed++
 	}
-	p.undo(fmt.Sprintf("killed after %s, %s, with its guardian: %v", moment.Round(time.Millisecond), was, both))
+	p.undo(fmt.Sprintf("killed after %s, %s, with its watchdog: %v", moment.Round(time.Millisecond), was, both))
 }
 
 // undo takes back what is on record, and fails the test where anything is not as

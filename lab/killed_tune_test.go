@@ -17,7 +17,7 @@ import (
 )
 
 // TestTuneKilled: slowray tune, killed with -9 at random moments while it fixes
-// two faults, with its guardians every other time: what it was trying is put back
+// two faults, with its watchdogs every other time: what it was trying is put back
 // at once, and what it had kept by slowray undo. Settings, limits and files are
 // then as before.
 func TestTuneKilled(t *testing.T) {
@@ -37,7 +37,7 @@ func TestTuneKilled(t *testing.T) {
 	t.Logf("%d kills, %d of them while something was changed, %d after something was kept", kills, p.changed, kept)
 }
 
-// newKilledTune plants the two faults and gives slowray tune's command. The load
+// newKilledTune injects the two faults and gives slowray tune's command. The load
 // is slowray's own.
 func newKilledTune(t *testing.T, slowray string) *killedProof {
 	t.Helper()
@@ -56,7 +56,7 @@ func newKilledTune(t *testing.T, slowray string) *killedProof {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { box.Close() })
-	if _, err := server.Start(ctx, box, r.exe, r.Planted(r.Faults), r.plan); err != nil {
+	if _, err := server.Start(ctx, box, r.exe, r.Injected(r.Faults), r.plan); err != nil {
 		t.Fatal(err)
 	}
 	p := &killedProof{t: t, state: filepath.Join(t.TempDir(), "journal")}
@@ -95,14 +95,14 @@ func (p *killedProof) killTune(both bool) (kept int) {
 		if e.State == journal.Kept {
 			kept = 1
 		}
-		if both && e.Guardian.Lives() {
-			syscall.Kill(e.Guardian.PID, syscall.SIGKILL)
+		if both && e.Watchdog.Lives() {
+			syscall.Kill(e.Watchdog.PID, syscall.SIGKILL)
 		}
 	}
 	cmd.Process.Kill()
 	<-ended
 	for _, e := range list {
-		eventually(p.t, "the guardian has ended", func() bool { return !e.Guardian.Lives() })
+		eventually(p.t, "the watchdog has ended", func() bool { return !e.Watchdog.Lives() })
 	}
 	if len(list) > 0 {
 		p.changed++
@@ -110,10 +110,10 @@ func (p *killedProof) killTune(both bool) (kept int) {
 	if !both {
 		for _, e := range p.open() {
 			if e.State != journal.Kept {
-				p.t.Errorf("left by its guardian: %+v", e)
+				p.t.Errorf("left by its watchdog: %+v", e)
 			}
 		}
 	}
-	p.undo(fmt.Sprintf("killed after %s, %v, with its guardians: %v", moment.Round(time.Millisecond), states, both))
+	p.undo(fmt.Sprintf("killed after %s, %v, with its watchdogs: %v", moment.Round(time.Millisecond), states, both))
 	return kept
 }

@@ -37,7 +37,7 @@ type Options struct {
 	Out       io.Writer     // default standard output
 	Seed      int64         // of addresses and ports; 0 = a new one
 	Window    time.Duration // that slowray looks; default 8 s
-	Looks     int           // how often slowray looks at what is planted; default once
+	Looks     int           // how often slowray looks at what is injected; default once
 	Keep      time.Duration // how long Shell's load lasts; default 10 min
 	WholeHost bool          // do not tell slowray the port
 	TruthOnly bool          // measure, do not run slowray
@@ -84,10 +84,10 @@ type Result struct {
 	Reasons []string      `json:"reasons,omitempty"` // of a mismatch in them
 }
 
-// StepResult is one set of planted faults.
+// StepResult is one set of injected faults.
 type StepResult struct {
 	Name     string   `json:"name"`
-	Planted  []string `json:"planted"` // names of faults, decoys included
+	Injected []string `json:"injected"` // names of faults, decoys included
 	Truth    Truth    `json:"truth"`
 	Found    *Report  `json:"found,omitempty"`  // nil when slowray was not run
 	Looked   *Sample  `json:"looked,omitempty"` // what was measured meanwhile
@@ -95,7 +95,7 @@ type StepResult struct {
 	Reasons  []string `json:"reasons,omitempty"` // of a mismatch
 	Notes    []string `json:"notes,omitempty"`   // worth knowing, not a mismatch
 	False    []string `json:"false,omitempty"`   // causes that are found and are not there
-	harmless bool     // of a control: nothing that is planted may be found
+	harmless bool     // of a control: nothing that is injected may be found
 	stepped  bool     // a first fault may hide what the others do
 }
 
@@ -108,7 +108,7 @@ func List() []Info {
 	return list
 }
 
-// Run plants an incident, measures what really hurts, lets slowray look, and
+// Run injects an incident, measures what really hurts, lets slowray look, and
 // judges. The error is for what kept it from doing so; a wrong answer of
 // slowray's is in the Result.
 func Run(ctx context.Context, name string, opt Options) (Result, error) {
@@ -200,7 +200,7 @@ func InitMain() {
 		return
 	case load.ClientRole:
 		err = load.ClientMain()
-	case server.AppRole, server.BurnRole, server.WebRole, server.GoRole, server.HopRole, server.BesideRole:
+	case server.AppRole, server.BurnRole, server.WebRole, server.GoRole, server.HopRole, server.AlongsideRole:
 		err = server.Main(role)
 	default:
 		err = fmt.Errorf("lab: no role %q", role)
@@ -266,22 +266,22 @@ func prepare(i incident.Incident, opt Options) (_ *runner, err error) {
 	return r, nil
 }
 
-// plantedSet is one step: what is planted while slowray looks.
-type plantedSet struct {
+// injectedSet is one step: what is injected while slowray looks.
+type injectedSet struct {
 	name   string
 	faults []incident.Fault
 }
 
 // steps gives one set for each look: all faults, and for a stepped incident
 // one less each time. Decoys stay.
-func (i runner) steps() []plantedSet {
+func (i runner) steps() []injectedSet {
 	if !i.Stepped {
-		return []plantedSet{{name: i.Name, faults: i.Faults}}
+		return []injectedSet{{name: i.Name, faults: i.Faults}}
 	}
-	var sets []plantedSet
+	var sets []injectedSet
 	left := i.Faults
 	for n := 0; ; n++ {
-		sets = append(sets, plantedSet{name: fmt.Sprintf("S%d", n), faults: left})
+		sets = append(sets, injectedSet{name: fmt.Sprintf("S%d", n), faults: left})
 		if len(left) == 0 || left[0].Decoy {
 			return sets
 		}
@@ -291,11 +291,11 @@ func (i runner) steps() []plantedSet {
 
 // step measures the truth about a set that slowray has seen, and judges. next is
 // what was measured while it looked at the next set, or nil.
-func (r *runner) step(ctx context.Context, s plantedSet, seen view, next *Sample) (StepResult, error) {
+func (r *runner) step(ctx context.Context, s injectedSet, seen view, next *Sample) (StepResult, error) {
 	r.print.step(s)
 	result := StepResult{Name: s.name, Looked: seen.sample}
 	for _, f := range s.faults {
-		result.Planted = append(result.Planted, f.Name)
+		result.Injected = append(result.Injected, f.Name)
 	}
 	if len(seen.reports) > 0 {
 		result.Found = seen.reports[0]

@@ -102,7 +102,7 @@ func TestRunJudges(t *testing.T) {
 		reason   string // in a mismatch; empty = none
 	}{
 		{"late-acks", fakeSlowray(t, 0), ""},
-		{"late-acks", fakeSlowray(t, 1, full), "nothing harmful is planted"},
+		{"late-acks", fakeSlowray(t, 1, full), "nothing harmful is injected"},
 		{"disk-full", fakeSlowray(t, 1, full), ""},
 		{"disk-full", fakeSlowray(t, 0), "hurts"},
 		{"late-acks", fakeSlowray(t, 2), "exit status 2"},
@@ -133,8 +133,8 @@ func readMax(t *testing.T) string {
 	return string(data)
 }
 
-// planted is a run of the lab in another process, with its fault in place.
-type plantedRun struct {
+// injected is a run of the lab in another process, with its fault in place.
+type injectedRun struct {
 	cmd       *exec.Cmd
 	init      int    // its sandbox
 	pidns     string // link of the sandbox's process namespace
@@ -143,13 +143,13 @@ type plantedRun struct {
 	waitAfter chan error
 }
 
-func plantInOtherProcess(t *testing.T) *plantedRun {
+func injectInOtherProcess(t *testing.T) *injectedRun {
 	t.Helper()
 	needLab(t)
 	if err := Clean(); err != nil { // waits for another run
 		t.Fatal(err)
 	}
-	p := &plantedRun{healthy: readMax(t), waitAfter: make(chan error, 1)}
+	p := &injectedRun{healthy: readMax(t), waitAfter: make(chan error, 1)}
 	p.cmd = exec.Command(os.Args[0])
 	p.cmd.Env = append(os.Environ(), runEnv+"=conntrack-full")
 	if err := p.cmd.Start(); err != nil {
@@ -163,12 +163,12 @@ func plantInOtherProcess(t *testing.T) *plantedRun {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatal("not within 3 minutes: the fault is planted and under load")
+	t.Fatal("not within 3 minutes: the fault is injected and under load")
 	return nil
 }
 
 // find finds the sandbox's init, which is the run's child, and its directory.
-func (p *plantedRun) find() bool {
+func (p *injectedRun) find() bool {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		data, _ := os.ReadFile(path)
@@ -212,7 +212,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("not within 10 s: %s", what)
 }
 
-func (p *plantedRun) checkGone(t *testing.T) {
+func (p *injectedRun) checkGone(t *testing.T) {
 	t.Helper()
 	eventually(t, "nf_conntrack_max is back", func() bool { return readMax(t) == p.healthy })
 	eventually(t, "no process is left", func() bool { return countIn(p.pidns) == 0 })
@@ -235,20 +235,20 @@ func journalsOnDisk() [][]byte {
 }
 
 func TestRunKilled(t *testing.T) {
-	p := plantInOtherProcess(t)
+	p := injectInOtherProcess(t)
 	p.cmd.Process.Kill()
 	p.checkGone(t)
 }
 
 func TestRunInterrupted(t *testing.T) {
-	p := plantInOtherProcess(t)
+	p := injectInOtherProcess(t)
 	p.cmd.Process.Signal(syscall.SIGINT)
 	<-p.waitAfter
 	p.checkGone(t)
 }
 
 func TestInitKilled(t *testing.T) {
-	p := plantInOtherProcess(t)
+	p := injectInOtherProcess(t)
 	syscall.Kill(p.init, syscall.SIGKILL)
 	select {
 	case <-p.waitAfter:
@@ -259,7 +259,7 @@ func TestInitKilled(t *testing.T) {
 }
 
 func TestBothKilled(t *testing.T) {
-	p := plantInOtherProcess(t)
+	p := injectInOtherProcess(t)
 	// Stopped first, neither can take anything back before it is killed.
 	syscall.Kill(p.init, syscall.SIGSTOP)
 	p.cmd.Process.Signal(syscall.SIGSTOP)

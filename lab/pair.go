@@ -29,7 +29,7 @@ func (p *PairResult) OK() bool { return p.Both() && len(p.False) == 0 }
 // Both says that both were measured to hurt and were found.
 func (p *PairResult) Both() bool { return len(p.Hurts) == 2 && len(p.Missed) == 0 }
 
-// RunPair plants two faults at once, measures what removing each does next to the
+// RunPair injects two faults at once, measures what removing each does next to the
 // other, and lets slowray look at the whole host once.
 func RunPair(ctx context.Context, p incident.Pair, opt Options) (PairResult, error) {
 	started := time.Now()

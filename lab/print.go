@@ -74,13 +74,13 @@ func (p *printer) heading(i incident.Incident, seed int64) {
 	p.printf("%s: %s\n  load: %s   seed: %d\n", i.Name, i.Summary, i.Load.Describe(), seed)
 }
 
-func (p *printer) step(s plantedSet) {
+func (p *printer) step(s injectedSet) {
 	p.printf("\n%s\n", s.name)
 	if len(s.faults) == 0 {
-		p.printf("  planted  nothing\n")
+		p.printf("  injected  nothing\n")
 	}
 	for n, f := range s.faults {
-		label := "planted"
+		label := "injected"
 		if n > 0 {
 			label = ""
 		}
@@ -89,7 +89,7 @@ func (p *printer) step(s plantedSet) {
 }
 
 // result prints truth and findings of a step.
-func (p *printer) result(s StepResult, set plantedSet) {
+func (p *printer) result(s StepResult, set injectedSet) {
 	p.clear()
 	p.truth(s.Truth)
 	if s.Found != nil {
@@ -112,7 +112,7 @@ func (p *printer) truth(t Truth) {
 	}
 	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "  measured\t\tgood/s\trange\terrors\tp50\tp99\t")
-	fmt.Fprintf(w, "  \tas planted\t%s\t\n", t.Base)
+	fmt.Fprintf(w, "  \tas injected\t%s\t\n", t.Base)
 	for _, r := range t.Removals {
 		verdict := "no harm"
 		if r.Hurts {
@@ -160,7 +160,7 @@ func (p *printer) found(r Report) {
 	}
 }
 
-// summary sets planted against found, one line for each step.
+// summary sets injected against found, one line for each step.
 func (p *printer) summary(r Result) {
 	p.printf("\n")
 	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)

@@ -38,7 +38,7 @@ func Proofs() []Proof {
 	var list []Proof
 	for _, p := range []struct {
 		cause    string
-		planted  []string
+		injected []string
 		harmless []string
 	}{
 		{"conntrack-full", []string{"conntrack-full"}, []string{"packet-loss-layers"}},
@@ -70,7 +70,7 @@ func Proofs() []Proof {
 		{"qdisc-drop", []string{"qdisc-drop"}, nil},
 		{"rp-filter-drop", nil, []string{"resets-after-answers"}},
 	} {
-		for _, name := range p.planted {
+		for _, name := range p.injected {
 			list = append(list, Proof{Incident: name, Cause: p.cause})
 		}
 		for _, name := range p.harmless {

@@ -53,7 +53,7 @@ type proof struct {
 	} `json:"result"`
 }
 
-// Prove plants an incident, lets slowray prove what is asked for there, judges
+// Prove injects an incident, lets slowray prove what is asked for there, judges
 // the verdict, and looks whether everything is as before. The error is for what
 // kept it from doing so.
 func Prove(ctx context.Context, name string, opt Options) ([]ProofResult, error) {
@@ -81,7 +81,7 @@ func RunProof(ctx context.Context, p Proof, opt Options) (result ProofResult, er
 	defer r.lock.Release()
 	result = ProofResult{Proof: p, Seed: r.opt.Seed}
 	warm := max(proveWarm, r.Lead)
-	in, err := r.plant(ctx, proveLoad)
+	in, err := r.inject(ctx, proveLoad)
 	if err != nil {
 		return result, err
 	}

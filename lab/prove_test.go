@@ -9,7 +9,7 @@ import (
 	"github.com/slowray/slowray/lab/incident"
 )
 
-// TestProofsAreOfIncidents: what is to be proved is planted where it is to be
+// TestProofsAreOfIncidents: what is to be proved is injected where it is to be
 // proved, and at least twenty causes are.
 func TestProofsAreOfIncidents(t *testing.T) {
 	proved := map[string]bool{}
@@ -20,11 +20,11 @@ func TestProofsAreOfIncidents(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		planted := slices.ContainsFunc(i.Faults, func(f incident.Fault) bool {
-			return !f.Decoy && !i.Control && (f.Cause == p.Cause || slices.Contains(f.Or, p.Cause) || slices.Contains(f.Beside, p.Cause))
+		injected := slices.ContainsFunc(i.Faults, func(f incident.Fault) bool {
+			return !f.Decoy && !i.Control && (f.Cause == p.Cause || slices.Contains(f.Or, p.Cause) || slices.Contains(f.Alongside, p.Cause))
 		})
-		if planted == p.Harmless {
-			t.Errorf("%s: %s is planted there: %v, harmless: %v", p.Incident, p.Cause, planted, p.Harmless)
+		if injected == p.Harmless {
+			t.Errorf("%s: %s is injected there: %v, harmless: %v", p.Incident, p.Cause, injected, p.Harmless)
 		}
 		if p.Harmless {
 			harmless++

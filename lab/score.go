@@ -35,7 +35,7 @@ const (
 	Silent Verdict = "silent"  // nothing is wrong, and nothing is found
 	Missed Verdict = "missed"  // something that hurts is not found
 	False  Verdict = "false"   // nothing is wrong, and something is found
-	NoHarm Verdict = "no harm" // what was planted did no measurable harm, so nothing was asked
+	NoHarm Verdict = "no harm" // what was injected did no measurable harm, so nothing was asked
 	Failed Verdict = "failed"  // it could not be run, or slowray could not
 )
 
@@ -65,7 +65,7 @@ type Score struct {
 	Seconds float64 `json:"seconds"` // in all
 }
 
-// Tally is how many runs of a kind came out how. Runs in which what was planted
+// Tally is how many runs of a kind came out how. Runs in which what was injected
 // did no measurable harm, or that failed, are not among Asked.
 type Tally struct {
 	Asked  int `json:"asked"`

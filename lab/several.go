@@ -15,7 +15,7 @@ import (
 // begins at the same moment: it takes half a second of one of the CPUs to begin.
 const eachStarts = 250 * time.Millisecond
 
-// RunSeveral plants incidents at the same time, each in a sandbox of its own, and
+// RunSeveral injects incidents at the same time, each in a sandbox of its own, and
 // has a slowray look at each of them; it judges as [Run] does. It is for incidents
 // that need hardly any CPU and change nothing of the host ([Info.Calm]), all of them
 // as [Info.Quick] as the first. One that does not agree among others is to be run
@@ -51,7 +51,7 @@ func RunSeveral(ctx context.Context, names []string, opt Options) (results []Res
 	}
 	for n, r := range runners {
 		r.print.heading(r.Incident, r.opt.Seed)
-		set := plantedSet{name: r.Name, faults: r.Faults}
+		set := injectedSet{name: r.Name, faults: r.Faults}
 		step, err := r.step(ctx, set, seen[n], nil)
 		if err != nil {
 			return nil, fmt.Errorf("lab: %s: %w", r.Name, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/slowray/slowray/lab/server"
 )
 
-// Shell plants an incident, with its load in the background for Options.Keep,
+// Shell injects an incident, with its load in the background for Options.Keep,
 // and gives a shell in the network namespace of the servers. The shell sees
 // the host's processes and files. All is gone when it ends.
 func Shell(ctx context.Context, name string, opt Options) (err error) {
@@ -26,7 +26,7 @@ func Shell(ctx context.Context, name string, opt Options) (err error) {
 		return err
 	}
 	defer r.lock.Release()
-	p, err := r.plant(ctx, r.opt.Keep)
+	p, err := r.inject(ctx, r.opt.Keep)
 	if err != nil {
 		return err
 	}
@@ -37,21 +37,21 @@ func Shell(ctx context.Context, name string, opt Options) (err error) {
 		go p.traffic.boundLogs(ctx, p.box.Dir)
 	}
 	r.print.heading(r.Incident, r.opt.Seed)
-	r.print.step(plantedSet{name: "planted, under load for " + r.opt.Keep.String(), faults: r.Faults})
+	r.print.step(injectedSet{name: "injected, under load for " + r.opt.Keep.String(), faults: r.Faults})
 	r.print.howToLook(p.box, p.stack)
 	return shell(ctx, p.box)
 }
 
-// planted is an incident in place, under load.
-type planted struct {
+// injected is an incident in place, under load.
+type injected struct {
 	box     *sandbox.Box
 	stack   *server.Stack
 	traffic *traffic // nil for an incident without load
 }
 
-// plant opens a sandbox, starts the servers with all faults of the incident,
+// inject opens a sandbox, starts the servers with all faults of the incident,
 // and puts them under load for a while. The caller closes the box.
-func (r *runner) plant(ctx context.Context, lasting time.Duration) (p planted, err error) {
+func (r *runner) inject(ctx context.Context, lasting time.Duration) (p injected, err error) {
 	if p.box, err = sandbox.Open(ctx, r.lock, r.boxOptions(r.Faults, lasting+time.Minute)); err != nil {
 		return p, err
 	}
@@ -60,7 +60,7 @@ func (r *runner) plant(ctx context.Context, lasting time.Duration) (p planted, e
 			err = errors.Join(err, p.box.Close())
 		}
 	}()
-	if p.stack, err = server.Start(ctx, p.box, r.exe, r.Planted(r.Faults), r.plan); err != nil {
+	if p.stack, err = server.Start(ctx, p.box, r.exe, r.Injected(r.Faults), r.plan); err != nil {
 		return p, err
 	}
 	p.traffic, err = r.startLoad(ctx, p.box, r.LoadWith(r.Faults), lasting)

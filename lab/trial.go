@@ -48,8 +48,8 @@ type trial struct {
 	watch func(context.Context, *sandbox.Box) error
 	// ready is called when the servers serve, before the load begins.
 	ready func(context.Context, *sandbox.Box) error
-	// beside is the sandboxes that are part of the same measurement, by init.
-	beside func() []int
+	// alongside is the sandboxes that are part of the same measurement, by init.
+	alongside func() []int
 }
 
 // view is what slowray found when it looked, and what was measured meanwhile:
@@ -137,7 +137,7 @@ func (t *trial) run(ctx context.Context) (s Sample, err error) {
 		case <-ctx.Done():
 		}
 	}()
-	stack, err := server.Start(ctx, box, t.exe, t.Planted(t.faults), t.plan)
+	stack, err := server.Start(ctx, box, t.exe, t.Injected(t.faults), t.plan)
 	if err != nil {
 		return s, err
 	}
@@ -150,7 +150,7 @@ func (t *trial) run(ctx context.Context) (s Sample, err error) {
 }
 
 func (r *runner) boxOptions(faults []incident.Fault, lifetime time.Duration) sandbox.Options {
-	setup := r.Planted(faults)
+	setup := r.Injected(faults)
 	opt := sandbox.Options{
 		Executable: r.exe,
 		ServerAddr: r.plan.ServerAddr + "/30",
@@ -184,8 +184,8 @@ func (t *trial) observe(ctx context.Context, box *sandbox.Box, stack *server.Sta
 		watched <- t.watch(ctx, box)
 	}()
 	ours := []int{box.PID()}
-	if t.beside != nil {
-		ours = append(ours, t.beside()...)
+	if t.alongside != nil {
+		ours = append(ours, t.alongside()...)
 	}
 	before, began := otherProcesses(ours...), time.Now()
 	wires := readWires(box)

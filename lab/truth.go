@@ -28,7 +28,7 @@ const (
 
 // Truth is what measuring showed about a set of faults.
 type Truth struct {
-	Base     Measure   `json:"as_planted"`
+	Base     Measure   `json:"as_injected"`
 	Removals []Removal `json:"removals"`
 }
 
@@ -38,7 +38,7 @@ type Removal struct {
 	Cause   string   `json:"cause"`
 	Decoy   bool     `json:"decoy,omitempty"`
 	Measure Measure  `json:"measure"`
-	Gain    float64  `json:"gain"`          // good answers per second, times those as planted
+	Gain    float64  `json:"gain"`          // good answers per second, times those as injected
 	Hurts   bool     `json:"hurts"`         // the fault does harm
 	Why     []string `json:"why,omitempty"` // what got better beyond noise
 	Best    bool     `json:"best"`          // no other removal helps more
@@ -66,7 +66,7 @@ func (r *runner) truth(ctx context.Context, faults []incident.Fault, looked, nex
 		return t, nil
 	}
 	if looked == nil || len(faults) > 0 && t.Base.disturbed() {
-		if err := r.measureInto(ctx, &t.Base, "as planted", faults); err != nil {
+		if err := r.measureInto(ctx, &t.Base, "as injected", faults); err != nil {
 			return t, err
 		}
 	}
@@ -115,7 +115,7 @@ func (r *runner) again(ctx context.Context, t *Truth, faults []incident.Fault, w
 		if len(unsure) == 0 {
 			break
 		}
-		if err := r.measureInto(ctx, &t.Base, "as planted, again", faults); err != nil {
+		if err := r.measureInto(ctx, &t.Base, "as injected, again", faults); err != nil {
 			return err
 		}
 		for _, n := range unsure {

@@ -80,8 +80,8 @@ type TuneResult struct {
 	Incident string       `json:"incident"`
 	Seed     int64        `json:"seed"`
 	OK       bool         `json:"ok"`
-	Healthy  load.Outcome `json:"healthy"` // nothing planted
-	Start    load.Outcome `json:"start"`   // all planted
+	Healthy  load.Outcome `json:"healthy"` // nothing injected
+	Start    load.Outcome `json:"start"`   // all injected
 	End      load.Outcome `json:"end"`     // as slowray tune left it
 	Undone   load.Outcome `json:"undone"`  // after slowray undo
 	Report   TuneReport   `json:"tune"`
@@ -92,7 +92,7 @@ type TuneResult struct {
 	Seconds  float64      `json:"seconds"` // of slowray tune
 }
 
-// TuneFault is what became of a planted fault.
+// TuneFault is what became of an injected fault.
 type TuneFault struct {
 	Name    string `json:"name"`
 	Cause   string `json:"cause,omitempty"`
@@ -100,7 +100,7 @@ type TuneFault struct {
 	Verdict string `json:"verdict"` // of the step that fixed it; "" = none did
 }
 
-// Tune plants an incident with all its faults, lets slowray tune fix it under
+// Tune injects an incident with all its faults, lets slowray tune fix it under
 // load, and judges what it left: whether the service is healthy by the load
 // generator's word, what was fixed and what was touched, and whether slowray
 // undo puts everything back.
@@ -126,7 +126,7 @@ func (r *runner) tune(ctx context.Context, opt TuneOptions) (TuneResult, error) 
 		return result, fmt.Errorf("lab: %s: its load is not made by wrk: it cannot be tuned here", r.Name)
 	}
 	r.print.heading(r.Incident, r.opt.Seed)
-	r.print.step(plantedSet{name: "planted", faults: r.Faults})
+	r.print.step(injectedSet{name: "injected", faults: r.Faults})
 	var decoys []incident.Fault
 	for _, f := range r.Faults {
 		if f.Decoy {
@@ -143,7 +143,7 @@ func (r *runner) tune(ctx context.Context, opt TuneOptions) (TuneResult, error) 
 		return result, fmt.Errorf("lab: %s: healthy: %w", r.Name, err)
 	}
 	result.Healthy = *healthy.Outcome
-	if err := r.mend(ctx, opt, &result); err != nil {
+	if err := r.repair(ctx, opt, &result); err != nil {
 		return result, fmt.Errorf("lab: %s: %w", r.Name, err)
 	}
 	result.judge(r.Incident, opt)
@@ -160,7 +160,7 @@ func (r *runner) tune(ctx context.Context, opt TuneOptions) (TuneResult, error) 
 // those that the machine happens to run.
 var others = []string{"cpu-saturated", "run-queue-wait", "scheduled-job-collision", "short-lived-process-storm", "realtime-hog", "low-cpu-weight"}
 
-// tuning is a planted incident that slowray is to fix.
+// tuning is an injected incident that slowray is to fix.
 type tuning struct {
 	*runner
 	TuneOptions
@@ -168,8 +168,8 @@ type tuning struct {
 	state string // directory of slowray's journal
 }
 
-// fix plants, has slowray fix and undo, and measures.
-func (r *runner) mend(ctx context.Context, opt TuneOptions, result *TuneResult) (err error) {
+// fix injects, has slowray fix and undo, and measures.
+func (r *runner) repair(ctx context.Context, opt TuneOptions, result *TuneResult) (err error) {
 	lifetime := opt.For + 3*tuneMeasure + 3*time.Minute
 	box, err := sandbox.Open(ctx, r.lock, r.boxOptions(r.Faults, lifetime))
 	if err != nil {
@@ -178,7 +178,7 @@ func (r *runner) mend(ctx context.Context, opt TuneOptions, result *TuneResult) 
 	defer func() { err = errors.Join(err, box.Close()) }()
 	ctx, cancel := context.WithTimeout(ctx, lifetime)
 	defer cancel()
-	if _, err := server.Start(ctx, box, r.exe, r.Planted(r.Faults), r.plan); err != nil {
+	if _, err := server.Start(ctx, box, r.exe, r.Injected(r.Faults), r.plan); err != nil {
 		return err
 	}
 	if err := r.holdIdle(ctx, box, r.LoadWith(r.Faults), lifetime); err != nil {
@@ -189,7 +189,7 @@ func (r *runner) mend(ctx context.Context, opt TuneOptions, result *TuneResult) 
 	if err != nil {
 		return err
 	}
-	if result.Start, err = t.measure(ctx, "as planted"); err != nil {
+	if result.Start, err = t.measure(ctx, "as injected"); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -206,11 +206,11 @@ func (r *runner) mend(ctx context.Context, opt TuneOptions, result *TuneResult) 
 			return err
 		}
 	}
-	mended, err := t.snapshot(ctx)
+	fixed, err := t.snapshot(ctx)
 	if err != nil {
 		return err
 	}
-	result.Set = before.differences(mended)
+	result.Set = before.differences(fixed)
 	if err := t.undo(ctx); err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ const (
 	undoneShare = 0.5
 )
 
-// judge compares what slowray tune came to with what was planted.
+// judge compares what slowray tune came to with what was injected.
 func (t *TuneResult) judge(i incident.Incident, opt TuneOptions) {
 	wrong := func(format string, args ...any) { t.Reasons = append(t.Reasons, fmt.Sprintf(format, args...)) }
 	if t.Seconds > opt.For.Seconds() {
@@ -61,7 +61,7 @@ func (t *TuneResult) judge(i incident.Incident, opt TuneOptions) {
 	t.OK = len(t.Reasons) == 0
 }
 
-// fault says which step fixed a planted fault.
+// fault says which step fixed an injected fault.
 func (t *TuneResult) fault(f incident.Fault) TuneFault {
 	became := TuneFault{Name: f.Name, Cause: f.Cause, Decoy: f.Decoy}
 	for n, s := range t.Report.Steps {
@@ -132,7 +132,7 @@ func (p *printer) tuned(t TuneResult) {
 	for _, row := range []struct {
 		name string
 		o    load.Outcome
-	}{{"healthy stack", t.Healthy}, {"as planted", t.Start}, {"as slowray left it", t.End}, {"after slowray undo", t.Undone}} {
+	}{{"healthy stack", t.Healthy}, {"as injected", t.Start}, {"as slowray left it", t.End}, {"after slowray undo", t.Undone}} {
 		fmt.Fprintf(w, "%s\t%.0f\t%s\t%s\t%s\n", row.name, row.o.GoodRate(), short(row.o.P50), short(row.o.P99), errorsOf(row.o))
 	}
 	w.Flush()

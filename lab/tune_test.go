@@ -29,16 +29,16 @@ func TestTune(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out.String())
 		}
-		mended := 0
+		fixed := 0
 		for _, f := range result.Faults {
 			if f.Verdict != "" {
-				mended++
+				fixed++
 			}
 		}
-		if result.OK && mended == 2 {
+		if result.OK && fixed == 2 {
 			return
 		}
-		t.Logf("try %d: %d of 2 faults fixed:\n%s", try, mended, out.String())
+		t.Logf("try %d: %d of 2 faults fixed:\n%s", try, fixed, out.String())
 	}
 	t.Error("two faults are not fixed and undone as they should be, three times")
 }

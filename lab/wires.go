@@ -13,7 +13,7 @@ import (
 type way struct {
 	Packets uint64 `json:"packets"`
 	Lost    uint64 `json:"lost"`
-	LateP99 int64  `json:"late_p99_ns,omitempty"` // how late the link was with 99 of 100 packets
+	LateP99 int64  `json:"late_p99_ns,omitempty"` // how late the link was, p99 of packets
 
 	link link.Counters
 }

@@ -141,7 +141,7 @@ func linksLead(t *testing.T, dir string) {
 	}
 }
 
-// TestVersion: the binary is told the version that the package has.
+// TestVersion: the binary has the version of the package.
 func TestVersion(t *testing.T) {
 	make, err := exec.LookPath("make")
 	if err != nil {

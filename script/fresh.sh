@@ -8,7 +8,7 @@
 # kernel, its processes and the network are this machine's: slowray is to see what the
 # kernel sees. How packages and modules are
 # reached is copied from this machine: the apt mirror and its proxy, Go's proxy,
-# certificates, name servers. HEAD is cloned. Targets run as root; test-fast once more as
+# certificates, nameservers. HEAD is cloned. Targets run as root; test-fast once more as
 # an ordinary user.
 #
 # A target fails when it prints nothing for a minute, or takes 45 minutes. Lines are printed with the second

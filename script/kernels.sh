@@ -169,7 +169,7 @@ boot() {
 # $keep/results for the verdict over all kernels.
 tell() {
 	awk -v results="$keep/results" '
-		# A test with subtests is told by them: it passes when they are skipped.
+		# A test with subtests is judged by them: it passes when they are skipped.
 		function flush() {
 			if (check == "") return
 			printf "%-28s %-4s %s %s\n%s", kernel, tolower(verdict), check, took, notes

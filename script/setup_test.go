@@ -143,26 +143,26 @@ func TestWhichGo(t *testing.T) {
 	for _, shape := range []struct {
 		name     string
 		onPATH   string // "" = none
-		plant    func(t *testing.T, c clone)
+		inject   func(t *testing.T, c clone)
 		want     string // suffix of the program that builds
 		download bool
 	}{
 		{name: "old on PATH", onPATH: "old-go", want: "/.toolchain/bin/go", download: true},
 		{name: "may not fetch", onPATH: "local-go", want: "/.toolchain/bin/go", download: true},
 		{name: "new on PATH", onPATH: "new-go", want: "/bin/go"},
-		{name: "new on PATH, downloaded before", onPATH: "new-go", want: "/bin/go", plant: func(t *testing.T, c clone) {
+		{name: "new on PATH, downloaded before", onPATH: "new-go", want: "/bin/go", inject: func(t *testing.T, c clone) {
 			c.put(t, "old-go", filepath.Join(c.standIn, "outdated/bin/go"))
 			if err := os.Symlink(filepath.Join(c.standIn, "outdated"), filepath.Join(c.dir, ".toolchain")); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{name: "old on PATH, new elsewhere", onPATH: "old-go", want: "/.toolchain/bin/go", plant: func(t *testing.T, c clone) {
+		{name: "old on PATH, new elsewhere", onPATH: "old-go", want: "/.toolchain/bin/go", inject: func(t *testing.T, c clone) {
 			c.put(t, "new-go", filepath.Join(c.standIn, "local/bin/go"))
 		}},
-		{name: "none on PATH, new elsewhere", want: "/.toolchain/bin/go", plant: func(t *testing.T, c clone) {
+		{name: "none on PATH, new elsewhere", want: "/.toolchain/bin/go", inject: func(t *testing.T, c clone) {
 			c.put(t, "new-go", filepath.Join(c.standIn, "local/bin/go"))
 		}},
-		{name: "none", want: "/.toolchain/bin/go", download: true, plant: func(t *testing.T, c clone) {
+		{name: "none", want: "/.toolchain/bin/go", download: true, inject: func(t *testing.T, c clone) {
 			// Stands in for apt: from when it is asked for, the package is installed.
 			c.write(t, filepath.Join(c.standIn, "bin/dpkg-query"), `#!/bin/sh
 ln -sf "$STAND_IN/old-go" "$STAND_IN/bin/go"
@@ -176,8 +176,8 @@ echo install ok installed
 			if shape.onPATH != "" {
 				c.put(t, shape.onPATH, filepath.Join(c.standIn, "bin/go"))
 			}
-			if shape.plant != nil {
-				shape.plant(t, c)
+			if shape.inject != nil {
+				shape.inject(t, c)
 			}
 			want := ""
 			if shape.download {

@@ -5,7 +5,7 @@
 # First the tests that mostly wait, two packages at a time. Then, one package after the
 # other, those that measure times or load, or that change settings: they have the
 # machine for themselves. make check has vetted everything already. Nothing is run
-# again: a test that fails once is mended.
+# again: a test that fails once is fixed.
 # --short: leaves out what takes long.
 set -eu
 cd "$(dirname "$0")/.."

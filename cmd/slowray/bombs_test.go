@@ -259,7 +259,7 @@ func peakOf(pid int) int64 {
 	return 0
 }
 
-// What slowray may take beside programs that were made to take all. How long it takes
+// What slowray may take next to programs that were made to take all. How long it takes
 // without them is measured, too: on CPUs that others fill, loading and detaching programs
 // alone takes seconds.
 const (
@@ -271,7 +271,7 @@ const (
 // 1,500 upstreams.
 func TestBombsAtOnce(t *testing.T) {
 	if os.Getuid() != 0 || testing.Short() {
-		t.Skip("SKIP: needs root and a minute: what slowray takes beside hostile programs is NOT tested")
+		t.Skip("SKIP: needs root and a minute: what slowray takes next to hostile programs is NOT tested")
 	}
 	const least = 2 * time.Second
 	plain, _ := runPriced(t, "why", "--for", least.String())

@@ -26,7 +26,7 @@ func (*fleetGatewayCmd) Help() string {
 
 Who reaches the gateway can ask the servers as far as they let them, by users and passwords; what passes is not encrypted.
 
-Exit status: 0 ended as it was told to, 2 could not serve.`
+Exit status: 0 ended as asked, 2 could not serve.`
 }
 
 // Validate is called by the command line parser.
@@ -44,7 +44,7 @@ func (c *fleetGatewayCmd) Validate() error {
 // what it holds is bounded, and garbage is not to be several times as much.
 const gatewayMemory = 256 << 20
 
-// Run serves until it is told to end.
+// Run serves until it is asked to end.
 func (c *fleetGatewayCmd) Run(ctx context.Context, s *streams) error {
 	debug.SetGCPercent(100)
 	debug.SetMemoryLimit(gatewayMemory)

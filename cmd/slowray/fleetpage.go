@@ -18,7 +18,7 @@ type fleetPageCmd struct {
 func (*fleetPageCmd) Help() string {
 	return `Serves the page of all hosts that ship, until Ctrl-C: what is abnormal and what that has in common, who calls whom, services, hosts. It asks the archive when somebody looks, and writes nothing.
 
-Exit status: 0 ended as it was told to, 2 could not serve.`
+Exit status: 0 ended as asked, 2 could not serve.`
 }
 
 // Validate is called by the command line parser.
@@ -33,7 +33,7 @@ func (c *fleetPageCmd) Validate() error {
 // misspelt its address is reported at once.
 const firstAnswer = 20 * time.Second
 
-// Run serves until it is told to end.
+// Run serves until it is asked to end.
 func (c *fleetPageCmd) Run(ctx context.Context, s *streams) error {
 	archive, err := c.open()
 	if err != nil {

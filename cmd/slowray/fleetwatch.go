@@ -91,7 +91,7 @@ func (t *teller) begin(w *answer.Watcher) {
 		t.trouble(unheard(w))
 		return
 	}
-	fmt.Fprintf(t.s.err, "slowray: fleet watch: %d hosts ship here; what begins is told from now on\n", len(w.Hosts))
+	fmt.Fprintf(t.s.err, "slowray: fleet watch: %d hosts ship here; what begins is printed from now on\n", len(w.Hosts))
 }
 
 // unheard says that nothing can be judged, for nobody sends.

@@ -159,7 +159,7 @@ func TestFleetTopAndWatch(t *testing.T) {
 	if status != exitNothing || !strings.Contains(out, `"schema": "slowray.fleet-top/1"`) {
 		t.Errorf("status %d:\n%s", status, out)
 	}
-	if out, messages, status := slowrayOut("fleet", "watch", "--for", "1s"); status != exitNothing || out != "" || messages != "slowray: fleet watch: 2 hosts ship here; what begins is told from now on\n" {
+	if out, messages, status := slowrayOut("fleet", "watch", "--for", "1s"); status != exitNothing || out != "" || messages != "slowray: fleet watch: 2 hosts ship here; what begins is printed from now on\n" {
 		t.Errorf("status %d, %q, %q", status, out, messages)
 	}
 	// What is abnormal already when the watch begins is reported, and kept by the archive.

@@ -16,7 +16,7 @@ import (
 const beSlowray = "SLOWRAY_TEST_BE_SLOWRAY"
 
 func TestMain(m *testing.M) {
-	journal.GuardianMain()
+	journal.WatchdogMain()
 	if how := os.Getenv(beChild); how != "" {
 		childMain(how)
 	}

@@ -25,7 +25,7 @@ func (*pageCmd) Help() string {
 
 While a recorder runs it serves the page itself: slowray record --listen.
 
-Exit status: 0 ended as it was told to, 2 could not serve.`
+Exit status: 0 ended as asked, 2 could not serve.`
 }
 
 // Validate is called by the command line parser.
@@ -39,7 +39,7 @@ func (c *pageCmd) Validate() error {
 	return nil
 }
 
-// Run serves until it is told to end.
+// Run serves until it is asked to end.
 func (c *pageCmd) Run(ctx context.Context, s *streams) error {
 	reader, err := (&atFlags{Dir: c.Dir}).open()
 	if err != nil {

@@ -242,7 +242,7 @@ func (c *proveCmd) meter(doc *proof.Document, load *loadgen.Command) (experiment
 			scope.Counters, closeNS = read, shut
 		}
 	}
-	watch.Hurry()
+	watch.RaisePriority()
 	traffic, err := meter.Start(scope)
 	if err != nil {
 		closeNS()

@@ -46,7 +46,7 @@ What was recorded is read back with --at: slowray why --at 12:03, slowray reques
 
 With --status it does not record: it tells how far what is sent elsewhere is, and ends with 1 when a target fails or is 10 seconds behind.
 
-Exit status: 0 ended as it was told to, 2 could not record.`
+Exit status: 0 ended as asked, 2 could not record.`
 }
 
 // Bounds of the windows: shorter ones cost too much to put together, longer ones
@@ -88,7 +88,7 @@ const (
 	recordGC     = 50        // percent
 )
 
-// Run records until it is told to end.
+// Run records until it is asked to end.
 func (c *recordCmd) Run(ctx context.Context, s *streams) error {
 	if c.Status {
 		return c.showStatus(s)

@@ -12,7 +12,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet/ship"
 )
 
-// TestRecordStatus: what a recorder left is told to people and programs, and nothing
+// TestRecordStatus: what a recorder left is shown to people and programs, and nothing
 // that a target answered drives the terminal.
 func TestRecordStatus(t *testing.T) {
 	dir := t.TempDir()

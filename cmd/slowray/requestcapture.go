@@ -35,7 +35,7 @@ func (c *requestsCmd) readCapture(each func(*observe.Request)) (*captured, error
 		return &captured{s.End, s.Losses, s.Missing}, nil
 	}
 	if c.Side != nil && *c.Side == observe.Called.String() {
-		return nil, errors.New("--side called: packets do not tell which end was this host; all requests are told from the end that serves")
+		return nil, errors.New("--side called: packets do not tell which end was this host; all requests are those of the end that serves")
 	}
 	s, err := packets.Requests(*c.From, packets.Options{Ports: c.Port, Labels: c.Labels}, each)
 	if err != nil {

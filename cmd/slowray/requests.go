@@ -161,7 +161,7 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	}
 	side, _ := sideNamed(c.Side)
 	peer, _ := c.peer()
-	watch.Hurry() // on a busy host the rings would run full
+	watch.RaisePriority() // on a busy host the rings would run full
 	recorder, err := request.Start(request.Options{
 		Ports: c.Port, Side: side, Slow: value(c.Slow), Labels: c.Labels, Connections: c.Format == formatTCPRT, Budget: c.share(), Split: c.Format != formatTCPRT,
 	})

@@ -18,7 +18,7 @@ import (
 	"github.com/slowray/slowray/internal/observe/observetest"
 )
 
-// endWithin is in how much time a command that was told to end is gone, and scheduling
+// endWithin is in how much time a command that was asked to end is gone, and scheduling
 // what a machine adds on which it competes for two CPUs: the command's last word waits
 // for a CPU, and so does the kernel's, which detaches its programs one by one, each
 // after every CPU has passed through the scheduler.
@@ -83,7 +83,7 @@ func TestEndsAtAnyMoment(t *testing.T) {
 		}
 	}
 	if done < tries {
-		t.Errorf("only %d of %d commands ran when they were told to end", done, tries)
+		t.Errorf("only %d of %d commands ran when they were asked to end", done, tries)
 	}
 	t.Logf("%d commands ended; the slowest: %s", done, what)
 	if left, _ := filepath.Glob(filepath.Join(dir, "why.obs?*")); len(left) > 0 {

@@ -73,7 +73,7 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 		opt.PID = names.Family(*c.PID, now)
 	}
 	side, _ := sideNamed(c.Side)
-	watch.Hurry()
+	watch.RaisePriority()
 	stream, err := request.StartStream(request.Options{Ports: c.Port, Side: side, Labels: c.Labels, Split: true, Budget: c.share()})
 	if err != nil {
 		return err

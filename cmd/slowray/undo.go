@@ -20,7 +20,7 @@ type undoCmd struct {
 
 // Help is printed by --help, above the flags.
 func (*undoCmd) Help() string {
-	return `Puts back what slowray has changed and left: changes that were kept, and those of runs that were killed together with their guardian. A run that is still going on is ended, and its changes are put back. What somebody else has changed since is reported and left as it is.
+	return `Puts back what slowray has changed and left: changes that were kept, and those of runs that were killed together with their watchdog. A run that is still going on is ended, and its changes are put back. What somebody else has changed since is reported and left as it is.
 
 Exit status: 0 all is put back, or there was nothing; 1 something was not put back; 2 could not run.`
 }

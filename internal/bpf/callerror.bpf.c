@@ -2,7 +2,7 @@
 
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
 /*
- * System calls that fail for want of something the host has to give: space,
+ * System calls that fail because something ran out that the host has to give: space,
  * memory, descriptors, a right. Counted by process, call and error, with what
  * the first one of them was about. A tracepoint of system calls makes each of
  * them slower, so user space attaches this for a part of the time only.

@@ -16,7 +16,7 @@ type CgroupProgram struct {
 
 // AttachCgroup attaches programs to a control group of version 2 and all below it.
 // Closing a link detaches its program; those that were attached before an error are
-// returned beside it.
+// returned next to it.
 func AttachCgroup(path string, programs ...CgroupProgram) (links []io.Closer, err error) {
 	for _, p := range programs {
 		l, err := link.AttachCgroup(link.CgroupOptions{Path: path, Attach: p.At, Program: p.Program})

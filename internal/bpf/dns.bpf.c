@@ -2,7 +2,7 @@
 
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
 /*
- * How long the name servers take to answer, and which queries they do not
+ * How long the nameservers take to answer, and which queries they do not
  * answer: per process, from the packets of its own UDP sockets to and from port
  * 53 (RFC 1035). What is asked for is not kept, but for the last bytes of some
  * names that were not found, which tell whether they ended in a search domain.
@@ -26,7 +26,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define TAILS 4 /* ends of names kept for a process */
 #define MSEC 1000000ULL
 /* The addresses of a name are asked for at once, in a query for each family;
- * what is asked again later than this is asked again for want of an answer. */
+ * what is asked again later than this is asked again because no answer came. */
 #define TOGETHER (40 * MSEC)
 #define ANEW (1000 * MSEC)
 #define SLOW (100 * MSEC)
@@ -146,7 +146,7 @@ struct {
 	__type(value, struct scratch);
 } dns_scratch SEC(".maps");
 
-__u64 last_seen; /* when a name server was asked, or answered, last */
+__u64 last_seen; /* when a nameserver was asked, or answered, last */
 __u64 last_meant; /* when a process made ready to ask one */
 __u64 lost_dns; /* queries of more processes and servers than there is room for */
 
@@ -415,7 +415,7 @@ int dns_in(struct __sk_buff *skb)
 	return 1;
 }
 
-/* Whoever asks a name server connects to it before, or names it with each query
+/* Whoever asks a nameserver connects to it before, or names it with each query
  * (udp_pre_connect and udp_sendmsg, net/ipv4/udp.c; hooks since 4.17 and 4.18): this is
  * seen where the packets of busy hosts are not. */
 static __always_inline int note_meant(struct bpf_sock_addr *ctx)

@@ -53,9 +53,9 @@ _Static_assert(__builtin_offsetof(struct __sk_buff, sk) == 168, "not as in bpf.h
  * more the place is lost until a segment begins with a frame. */
 #define FRAMES 512
 
-__u64 unfinished_ns; /* requests that take longer are told of while they last, once */
-__u8 again; /* also those that were told of */
-__u64 told_apart; /* connections whose streams are told apart */
+__u64 unfinished_ns; /* requests that take longer are reported while they last, once */
+__u8 again; /* also those that were reported */
+__u64 told_apart; /* connections whose streams are distinguished */
 __u64 lost_streams; /* requests without a place: more than STREAMS at once */
 __u64 lost_places; /* where it was no longer known where the next frame begins */
 
@@ -237,7 +237,7 @@ static __always_inline void walk(struct at *at, struct way *w, __u32 seq)
 	}
 	skip = w->next + w->have - seq;
 	if (skip >= at->end - at->off)
-		return; /* within a frame, or sent again */
+		return; /* within a frame, or retransmitted */
 	at->off += skip;
 	if (w->have) {
 		gather(at, w);
@@ -422,7 +422,7 @@ int BPF_PROG(http2_closed, struct sock *sk, int old, int new)
 	return 0;
 }
 
-/* Requests that take long are told of while they last. */
+/* Requests that take long are reported while they last. */
 static __always_inline int flush_streams(struct seq_file *seq, struct sock *sk)
 {
 	struct all all = {};

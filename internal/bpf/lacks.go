@@ -26,7 +26,7 @@ func (e *LacksError) Is(target error) bool { return target == ebpf.ErrNotSupport
 // HaveFetchAtomics asks the kernel for atomic instructions that return what
 // was there before (5ffa25502b5a and 5ca419f2864a, Linux 5.12). It returns nil
 // when they are there, a *LacksError when they are not, and another error when
-// it cannot be told. A kernel that has them also has socket storage in tracing
+// it cannot be known. A kernel that has them also has socket storage in tracing
 // programs (8e4597c627fb, Linux 5.11).
 func HaveFetchAtomics() error {
 	p, err := ebpf.NewProgramWithOptions(fetchAdd(), ebpf.ProgramOptions{LogDisabled: true})

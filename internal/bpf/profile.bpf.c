@@ -5,7 +5,7 @@
  * CPU samples by thread, kernel stack and, of processes that user space asks
  * for, user stack. Works without hardware counters: the event is the software
  * CPU clock. User space gives the stacks a meaning, and only when there is a
- * reason to: symbol tables are dear to read.
+ * reason to: symbol tables are expensive to read.
  */
 #include "headers/kernel.h"
 #include <bpf/bpf_helpers.h>

@@ -10,7 +10,7 @@
  *   tcp_probe              a segment came in (established state only)
  *   tcp_rcv_space_adjust   the application read
  *   inet_sock_set_state    opened, closing, closed
- *   tcp_retransmit_skb     something was sent again
+ *   tcp_retransmit_skb     something was retransmitted
  *   getpeername (cgroup)   accept() gives the application the connection
  *   tcp_sendmsg_locked     since 6.16, and only for the first bytes of an
  *                          answer: its status, and which thread sends it
@@ -50,7 +50,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define TCPHDR_FIN 0x01
 
-/* Where only what is served is wanted, most other sockets are told by their
+/* Where only what is served is wanted, most other sockets are recognized by their
  * port, which is much cheaper than looking for their connection. */
 static __always_inline int unwanted(struct sock *sk)
 {
@@ -267,7 +267,7 @@ static __noinline int change_state(struct sock *sk, int old, int new)
 
 	if (!sk)
 		return 0;
-	/* Only TCP's sockets are ever watched: of the rest it is told where that can begin. */
+	/* Only TCP's sockets are ever watched: of the rest that is checked where it can begin. */
 	if ((new == TCP_LISTEN || new == TCP_SYN_SENT || old == TCP_SYN_SENT || old == TCP_SYN_RECV) &&
 	    sk->sk_protocol != IPPROTO_TCP)
 		return 0;
@@ -535,7 +535,7 @@ int BPF_PROG(sending, struct sock *sk, struct msghdr *msg)
 
 /*
  * Requests that came before slowray began, and that the application has not
- * read since. Of those that it has read it cannot be told whether they still
+ * read since. Of those that it has read it cannot be known whether they still
  * wait for an answer.
  */
 SEC("iter/tcp")
@@ -577,8 +577,8 @@ int waiting(struct bpf_iter__tcp *ctx)
 
 /* Requests that are over, on connections where nothing happens any more. */
 __u64 idle_ns; /* how long nothing has to happen for that */
-__u64 unfinished_ns; /* requests that take longer are told of while they last, once */
-__u8 again; /* also those that were told of */
+__u64 unfinished_ns; /* requests that take longer are reported while they last, once */
+__u8 again; /* also those that were reported */
 
 static __always_inline int flush_conn(struct seq_file *seq, struct sock *sk, struct conn *c)
 {
@@ -626,7 +626,7 @@ static __always_inline int flush_conn(struct seq_file *seq, struct sock *sk, str
 		c->reported = 1;
 		copy.flags |= UNFINISHED;
 		copy.done = now;
-		mend(&copy, now);
+		recovered(&copy, now);
 		if (was == ANSWERING && copy.side == SERVED)
 			note_limits(&copy, sk, tp, now, min_rtt_of(tp));
 		finish(&copy, sk, tp);
@@ -643,7 +643,7 @@ int flush(struct bpf_iter__bpf_sk_storage_map *ctx)
 
 /* The same for kernels that refuse iterators over maps: the sockets of all files that
  * processes hold, in whatever network namespace (as selftests/bpf/progs/
- * bpf_iter_bpf_sk_storage_helpers.c does). What nobody holds any more is told at its end. */
+ * bpf_iter_bpf_sk_storage_helpers.c does). What nobody holds any more is reported at its end. */
 SEC("iter/task_file")
 int flush_files(struct bpf_iter__task_file *ctx)
 {

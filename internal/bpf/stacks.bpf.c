@@ -100,7 +100,7 @@ struct {
 	__type(value, __u8);
 } targets SEC(".maps");
 
-/* Processes of which user space was told. */
+/* Processes that user space knows. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);

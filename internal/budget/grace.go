@@ -15,7 +15,7 @@ var ErrInterrupted = errors.New("interrupted")
 const PatienceOfPeople = 8
 
 // Grace is a context that ends d after ctx does, or [PatienceOfPeople] times as long where a
-// person ended it: what was told to end has so long for what is left to do.
+// person ended it: what was asked to end has so long for what is left to do.
 func Grace(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

@@ -49,7 +49,7 @@ func TestEveryCauseIsDescribed(t *testing.T) {
 		e := &c.Causes[i]
 		var missing []string
 		for what, there := range map[string]bool{"About": e.About != "", "See": len(e.Symptoms) > 0, "Known": len(e.Known) > 0,
-			"Not": len(e.Not)+len(e.Controls) > 0 || e.Informational, "Fix": e.Mend != ""} {
+			"Not": len(e.Not)+len(e.Controls) > 0 || e.Informational, "Fix": e.Fix != ""} {
 			if !there {
 				missing = append(missing, what)
 			}
@@ -58,11 +58,11 @@ func TestEveryCauseIsDescribed(t *testing.T) {
 		if len(missing) > 0 {
 			t.Errorf("%s: its Doc lacks %q", e.ID, missing)
 		}
-		if e.Unplanted == "" && len(e.Incidents) == 0 {
-			t.Errorf("%s: no incident plants it, and it does not say why", e.ID)
+		if e.NotInjected == "" && len(e.Incidents) == 0 {
+			t.Errorf("%s: no incident injects it, and it does not say why", e.ID)
 		}
-		if e.Unplanted != "" && len(e.Incidents) > 0 {
-			t.Errorf("%s: is said not to be planted (%s), but %s plants it", e.ID, e.Unplanted, e.Incidents[0].Name)
+		if e.NotInjected != "" && len(e.Incidents) > 0 {
+			t.Errorf("%s: is said not to be injected (%s), but %s injects it", e.ID, e.NotInjected, e.Incidents[0].Name)
 		}
 		for _, s := range e.Symptoms {
 			if !slices.Contains(cause.Symptoms(), s) {

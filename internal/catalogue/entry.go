@@ -27,14 +27,14 @@ type Entry struct {
 	Known         []string        `json:"known_by"`
 	Needs         []Need          `json:"needs"` // without these it is "not checked"
 	Not           []string        `json:"told_apart_from"`
-	Mend          string          `json:"mend"`
+	Fix           string          `json:"mend"`
 	// Provable says that slowray can make the fix, measure, and undo it.
-	Provable    bool       `json:"provable"`
-	FollowsFrom []cause.ID `json:"follows_from"` // causes that may bring it about
-	BringsAbout []cause.ID `json:"brings_about"` // causes that may follow from it
-	Incidents   []Plant    `json:"incidents"`    // of the lab, that plant it
-	Controls    []Plant    `json:"controls"`     // of the lab, that look like it and are not
-	Unplanted   string     `json:"not_planted"`  // why no incident plants it
+	Provable    bool        `json:"provable"`
+	FollowsFrom []cause.ID  `json:"follows_from"` // causes that may bring it about
+	BringsAbout []cause.ID  `json:"brings_about"` // causes that may follow from it
+	Incidents   []Reference `json:"incidents"`    // of the lab, that inject it
+	Controls    []Reference `json:"controls"`     // of the lab, that look like it and are not
+	NotInjected string      `json:"not_planted"`  // why no incident injects it
 }
 
 // Need is a sort of reading and where it comes from.
@@ -43,8 +43,8 @@ type Need struct {
 	Source string       `json:"source"`
 }
 
-// Plant is an incident of the lab.
-type Plant struct {
+// Reference names an incident of the lab.
+type Reference struct {
 	Name    string `json:"name"`
 	Summary string `json:"summary"`
 	machine bool   // of its own
@@ -58,8 +58,8 @@ func New(causes []cause.Cause, incidents []Incident) Catalogue {
 		page := cause.MustPage(c.ID)
 		e := Entry{ID: c.ID, Title: c.Title, Layer: c.Layer.String(), Informational: c.Informational,
 			About: page.About, Symptoms: append([]cause.Symptom{}, page.Symptoms...), Known: append([]string{}, page.Evidence...), Needs: []Need{},
-			Not: append([]string{}, page.Not...), Mend: page.Fix, Provable: c.Try != nil, FollowsFrom: []cause.ID{}, BringsAbout: []cause.ID{},
-			Incidents: []Plant{}, Controls: []Plant{}, Unplanted: page.NotInjected}
+			Not: append([]string{}, page.Not...), Fix: page.Fix, Provable: c.Try != nil, FollowsFrom: []cause.ID{}, BringsAbout: []cause.ID{},
+			Incidents: []Reference{}, Controls: []Reference{}, NotInjected: page.NotInjected}
 		for _, kind := range c.Needs {
 			e.Needs = append(e.Needs, Need{kind, sourceOf(kind)})
 		}
@@ -73,13 +73,13 @@ func New(causes []cause.Cause, incidents []Incident) Catalogue {
 			}
 		}
 		for _, in := range incidents {
-			plant := Plant{in.Name, in.Summary, in.Machine}
+			named := Reference{in.Name, in.Summary, in.Machine}
 			switch {
 			case !slices.Contains(in.Causes, c.ID):
 			case in.Control:
-				e.Controls = append(e.Controls, plant)
+				e.Controls = append(e.Controls, named)
 			default:
-				e.Incidents = append(e.Incidents, plant)
+				e.Incidents = append(e.Incidents, named)
 			}
 		}
 		all.Causes = append(all.Causes, e)

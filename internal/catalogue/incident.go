@@ -13,8 +13,8 @@ import (
 type Incident struct {
 	Name    string     `json:"name"`
 	Summary string     `json:"summary"`
-	Control bool       `json:"control,omitempty"` // it looks like what it plants, and is not
-	Causes  []cause.ID `json:"causes"`            // any of them names what is planted
+	Control bool       `json:"control,omitempty"` // it looks like what it injects, and is not
+	Causes  []cause.ID `json:"causes"`            // any of them names what is injected
 	Machine bool       `json:"machine,omitempty"` // it runs in a machine of its own (lab/guest), not by slowray lab
 }
 

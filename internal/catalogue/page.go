@@ -50,8 +50,8 @@ func (e *Entry) write(b *strings.Builder, name func(id cause.ID) string) {
 		not = append(not[:len(not):len(not)], fmt.Sprintf("In the lab, `%s`: %s.", p.Name, p.Summary))
 	}
 	section(b, "What it is not", not)
-	if e.Mend != "" {
-		fmt.Fprintf(b, "\n## How to fix it\n\n%s\n", e.Mend)
+	if e.Fix != "" {
+		fmt.Fprintf(b, "\n## How to fix it\n\n%s\n", e.Fix)
 		if !e.Informational {
 			b.WriteString("\nThe finding itself has the commands for the host, with its figures.\n")
 		}
@@ -75,9 +75,9 @@ func (e *Entry) write(b *strings.Builder, name func(id cause.ID) string) {
 		fmt.Fprintf(b, "- `%s`: %s.\n", command, p.Summary)
 	}
 	if len(e.Incidents) == 0 {
-		why := e.Unplanted
+		why := e.NotInjected
 		if why == "" {
-			why = "No incident of the lab plants it yet; a recorded or written observation in the tests stands for it."
+			why = "No incident of the lab injects it yet; a recorded or written observation in the tests stands for it."
 		}
 		fmt.Fprintf(b, "%s\n", why)
 	}
@@ -113,20 +113,20 @@ func named(ids []cause.ID, name func(cause.ID) string) []string {
 func (c *Catalogue) Index() string {
 	var b strings.Builder
 	b.WriteString(generated)
-	planted := 0
+	injected := 0
 	for i := range c.Causes {
 		if len(c.Causes[i].Incidents) > 0 {
-			planted++
+			injected++
 		}
 	}
 	fmt.Fprintf(&b, `# Causes
 
-slowray knows %d causes; incidents of its lab plant %d of them for real. Each has a
+slowray knows %d causes; incidents of its lab inject %d of them for real. Each has a
 page: what it is, how slowray knows, what it is not, how to fix it,
 how to reproduce it. `+"`slowray causes ID`"+` shows the same page in a terminal.
 
 ## What do you see?
-`, len(c.Causes), planted)
+`, len(c.Causes), injected)
 	for _, s := range cause.Symptoms() {
 		var rows []string
 		for i := range c.Causes {
@@ -141,10 +141,10 @@ how to reproduce it. `+"`slowray causes ID`"+` shows the same page in a terminal
 			fmt.Fprintf(&b, "\n### %s\n\n- %s\n", s, strings.Join(rows, "\n- "))
 		}
 	}
-	b.WriteString("\n## Not planted\n\n| cause | why not |\n|---|---|\n")
+	b.WriteString("\n## Not injected\n\n| cause | why not |\n|---|---|\n")
 	for i := range c.Causes {
 		if e := &c.Causes[i]; len(e.Incidents) == 0 {
-			fmt.Fprintf(&b, "| %s | %s |\n", linked(e.ID), strings.ReplaceAll(e.Unplanted, "\n", " "))
+			fmt.Fprintf(&b, "| %s | %s |\n", linked(e.ID), strings.ReplaceAll(e.NotInjected, "\n", " "))
 		}
 	}
 	b.WriteString("\n## By layer\n")

@@ -136,7 +136,7 @@ func overflowFinding(v *View, s *Service, l *observe.Listener, o overflow) Findi
 	f.Weight = dropped
 	if l.Proto != "unix" {
 		// A client whose attempt is dropped tries again after a second at the
-		// earliest (TCP_TIMEOUT_INIT): so many of them stand outside, beside
+		// earliest (TCP_TIMEOUT_INIT): so many of them stand outside, next to
 		// those that are connected, whose requests it does not touch.
 		outside := float64(o.dropped) / max(v.Window.Seconds, 1)
 		f.Weight = ratio(outside, outside+float64(l.Clients))

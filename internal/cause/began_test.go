@@ -7,11 +7,11 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// TestBegan: a fault that begins within the window is told from when it began.
+// TestBegan: a fault that begins within the window is reported from when it began.
 func TestBegan(t *testing.T) {
 	start := time.Date(2026, 11, 22, 12, 34, 54, 0, time.UTC)
 	f := Finding{Subject: Subject{Kind: "process", PID: appPID, Port: appPort, NetNS: serverNS}}
-	began := func(n int, from float64, plant func(*observe.Observation)) *float64 {
+	began := func(n int, from float64, inject func(*observe.Observation)) *float64 {
 		o := healthy()
 		o.Window.Start = start
 		app(o, "app", 1, 0)
@@ -23,8 +23,8 @@ func TestBegan(t *testing.T) {
 		for i := range e.Arrivals {
 			e.Arrivals[i] = 9
 		}
-		if plant != nil {
-			plant(o)
+		if inject != nil {
+			inject(o)
 		}
 		return NewView(o).Began(&f)
 	}

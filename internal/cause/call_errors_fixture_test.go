@@ -35,14 +35,14 @@ func failed(call, name, mount string, n uint64) observe.CallError {
 	return e
 }
 
-func also(plant func(*observe.Observation), more func(*observe.Observation)) func(*observe.Observation) {
-	return func(o *observe.Observation) { plant(o); more(o) }
+func also(inject func(*observe.Observation), more func(*observe.Observation)) func(*observe.Observation) {
+	return func(o *observe.Observation) { inject(o); more(o) }
 }
 
 var lacks = []struct {
 	name     string
 	cause    *Cause
-	plant    func(*observe.Observation)
+	inject   func(*observe.Observation)
 	share    float64
 	path     string
 	fix      string
@@ -96,7 +96,7 @@ var lacks = []struct {
 func firingOnLacks() []fires {
 	out := make([]fires, 0, len(lacks))
 	for _, c := range lacks {
-		out = append(out, fires{name: c.name, cause: c.cause, plant: c.plant, subject: Subject{Kind: subjectKind(c.path), Path: c.path}, minShare: c.share, fix: c.fix, evidence: c.evidence})
+		out = append(out, fires{name: c.name, cause: c.cause, inject: c.inject, subject: Subject{Kind: subjectKind(c.path), Path: c.path}, minShare: c.share, fix: c.fix, evidence: c.evidence})
 	}
 	return out
 }
@@ -112,7 +112,7 @@ func subjectKind(path string) string {
 func TestLacksAreToldApart(t *testing.T) {
 	for _, c := range lacks {
 		o := healthy()
-		c.plant(o)
+		c.inject(o)
 		for _, other := range Catalogue() {
 			if other.ID == c.cause.ID || !slices.Contains(other.Needs, observe.KindErrors) {
 				continue

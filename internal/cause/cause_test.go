@@ -16,7 +16,7 @@ func valueOf(v any) string { return fmt.Sprint(v) }
 type fires struct {
 	name     string
 	cause    *Cause
-	plant    func(*observe.Observation)
+	inject   func(*observe.Observation)
 	subject  Subject // the fields that are set must match
 	minShare float64
 	fix      string
@@ -26,7 +26,7 @@ type fires struct {
 var firing = []fires{
 	{
 		name: "table full, few connections left, CPU idle", cause: &conntrackFull,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			idle(o)
 			ns(o).Conntrack = &observe.Conntrack{Entries: 200, PeakEntries: 200, Max: 200, Drop: 6300}
 			o.KernelLog = []observe.KernelLine{{Kind: "conntrack-table-full", NetNS: serverNS, Count: 10}}
@@ -37,7 +37,7 @@ var firing = []fires{
 	},
 	{
 		name: "statistics not readable, but the kernel says so", cause: &conntrackFull,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			ns(o).Conntrack = &observe.Conntrack{Entries: 200, PeakEntries: 200, Max: 200}
 			o.KernelLog = []observe.KernelLine{{Kind: "conntrack-table-full", NetNS: serverNS, Count: 50}}
 		},
@@ -45,7 +45,7 @@ var firing = []fires{
 	},
 	{
 		name: "somaxconn cuts the backlog", cause: &acceptQueueOverflow,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			ns(o).Sysctl["net.core.somaxconn"] = "10"
 			ns(o).Counters["TcpExt.ListenOverflows"] = 8803
 			web(o).Limit, web(o).QueuePeak, web(o).Drops, web(o).Opened = 10, 11, 4000, 4000
@@ -55,7 +55,7 @@ var firing = []fires{
 	},
 	{
 		name: "the application's backlog binds", cause: &acceptQueueOverflow,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			server(o).Listens[0].Backlog = observe.Setting{Value: "10", File: "/etc/nginx/sites/x.conf", Line: 3}
 			ns(o).Counters["TcpExt.ListenOverflows"] = 900
 			web(o).Limit, web(o).QueuePeak, web(o).FullSamples, web(o).Drops = 10, 11, 4, 900
@@ -65,7 +65,7 @@ var firing = []fires{
 	},
 	{
 		name: "both limits bind", cause: &acceptQueueOverflow,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			ns(o).Sysctl["net.core.somaxconn"] = "10"
 			server(o).Listens[0].Backlog = observe.Setting{Value: "10", File: "/n.conf", Line: 3}
 			ns(o).Counters["TcpExt.ListenOverflows"] = 900
@@ -75,7 +75,7 @@ var firing = []fires{
 	},
 	{
 		name: "the application does not accept", cause: &acceptQueueOverflow,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			ns(o).Counters["TcpExt.ListenOverflows"] = 900
 			web(o).QueuePeak, web(o).FullSamples, web(o).Drops, web(o).Opened = 512, 40, 900, 0
 			o.Accepts = o.Accepts[2:]
@@ -85,7 +85,7 @@ var firing = []fires{
 	},
 	{
 		name: "a single worker that takes 100 ms a request", cause: &acceptQueueOverflow,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			idle(o)
 			o.Nginx, o.Accepts = nil, []observe.Accept{{PID: nginxWorker1, Accepted: 100}}
 			ns(o).Counters["TcpExt.ListenOverflows"] = 150
@@ -95,7 +95,7 @@ var firing = []fires{
 	},
 	{
 		name: "the server died", cause: &acceptQueueOverflow,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			process(o, nginxMaster).EndedIn = true
 			ns(o).Counters["TcpExt.ListenOverflows"] = 98
 			web(o).Limit, web(o).QueuePeak, web(o).Drops, web(o).Opened = 5, 6, 98, 22
@@ -104,7 +104,7 @@ var firing = []fires{
 	},
 	{
 		name: "unix socket refuses with EAGAIN", cause: &acceptQueueOverflow,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			*fpm(o) = observe.Listener{Proto: "unix", Path: "/run/php.sock", Inode: 9, PID: fpmMaster, PIDs: []int{fpmMaster}, Limit: 10, QueuePeak: 11, Samples: 40, FullSamples: 20}
 			pool(o).Listen.Value = "/run/php.sock"
 			o.Connects = append(o.Connects, observe.Connect{PID: nginxWorker1, NetNS: serverNS, Family: "unix", Path: "/run/php.sock", Calls: 2000, Started: 500, Errors: map[string]uint64{"EAGAIN": 1500}})
@@ -113,14 +113,14 @@ var firing = []fires{
 	},
 	{
 		name: "cookies next to an overflow", cause: &synCookiesSent,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			ns(o).Counters["TcpExt.ListenOverflows"], ns(o).Counters["TcpExt.SyncookiesSent"] = 100, 150
 		},
 		subject: Subject{NetNS: serverNS}, fix: "do not switch the cookies off",
 	},
 	{
 		name: "accept fails with EMFILE", cause: &fdLimit,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			o.Accepts[0].Errors = map[string]uint64{"EMFILE": 980}
 			p := process(o, nginxWorker1)
 			p.FDs, p.FDLimit, p.FDHard = 256, 256, 20000
@@ -129,12 +129,12 @@ var firing = []fires{
 	},
 	{
 		name: "the whole host has no descriptor left", cause: &fdLimit,
-		plant:   func(o *observe.Observation) { o.Accepts[0].Errors = map[string]uint64{"ENFILE": 20} },
+		inject:  func(o *observe.Observation) { o.Accepts[0].Errors = map[string]uint64{"ENFILE": 20} },
 		subject: Subject{PID: nginxWorker1}, minShare: 0.4, fix: "fs.file-max",
 	},
 	{
 		name: "worker_connections, by the log", cause: &nginxWorkerConnections,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			server(o).WorkerConnections.Value = "1024"
 			server(o).ConnectionsPeak = map[int]int{nginxWorker1: 1024, nginxWorker2: 1020}
 			server(o).Errors = []observe.LogKind{{Kind: "worker-connections", Count: 17_567, Seconds: 10, Example: "1024 worker_connections are not enough"}}
@@ -144,7 +144,7 @@ var firing = []fires{
 	},
 	{
 		name: "worker_connections, with the log switched off", cause: &nginxWorkerConnections,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			server(o).WorkerConnections.Value = "1024"
 			server(o).ConnectionsPeak = map[int]int{nginxWorker1: 1024}
 			server(o).Statuses = nil
@@ -154,7 +154,7 @@ var firing = []fires{
 	},
 	{
 		name: "children wait for something slow, CPU idle", cause: &phpFPMChildrenExhausted,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			idle(o)
 			pool(o).MaxChildren.Value = "5"
 			pool(o).AllBusyRounds, pool(o).BusyMean, pool(o).RunningMean = 188, 5, 0.1
@@ -165,7 +165,7 @@ var firing = []fires{
 	},
 	{
 		name: "children sleep while others fill the CPU", cause: &phpFPMChildrenExhausted,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			pool(o).AllBusyRounds, pool(o).BusyMean, pool(o).RunningMean, pool(o).BlockedMean = 188, 20, 1, 17
 			fpm(o).QueueMean = 80
 		},
@@ -173,7 +173,7 @@ var firing = []fires{
 	},
 	{
 		name: "children hold on to requests of an nginx drowned in errors", cause: &phpFPMChildrenExhausted,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			pool(o).MaxChildren.Value, pool(o).CPUSeconds = "5", 0.46
 			pool(o).Rounds, pool(o).AllBusyRounds, pool(o).BusyMean, pool(o).RunningMean, pool(o).BlockedMean = 114, 114, 5, 0.25, 0.84
 			fpm(o).QueueMean = 9
@@ -183,7 +183,7 @@ var firing = []fires{
 	},
 	{
 		name: "51 ports, all in use", cause: &ephemeralPortsExhausted,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			ns(o).Sysctl["net.ipv4.ip_local_port_range"] = "20000 20050"
 			called(o).LocalPorts, called(o).States = 51, map[string]int{"ESTABLISHED": 51}
 			for i := range 2 {
@@ -195,7 +195,7 @@ var firing = []fires{
 	},
 	{
 		name: "port search, ports in TIME_WAIT", cause: &timeWaitPortSearch,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			ns(o).Sysctl["net.ipv4.tcp_tw_reuse"] = "0"
 			called(o).LocalPorts, called(o).States = 28_000, map[string]int{"TIME_WAIT": 27_990}
 			for i := range 2 {
@@ -207,7 +207,7 @@ var firing = []fires{
 	},
 	{
 		name: "FIN_WAIT_2 holds the ports", cause: &finTimeout,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			ns(o).Sysctl["net.ipv4.tcp_fin_timeout"] = "3600"
 			called(o).LocalPorts, called(o).States = 20_000, map[string]int{"FIN_WAIT2": 20_000}
 		},
@@ -215,7 +215,7 @@ var firing = []fires{
 	},
 	{
 		name: "upstream refuses", cause: &nginxUpstreamErrors,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			server(o).Errors = []observe.LogKind{{Kind: "upstream-refused", Upstream: "127.0.0.1:9123", Count: 40_000}}
 			server(o).Statuses = answers(10, observe.StatusSecond{S2xx: 10, S5xx: 4000})
 		},
@@ -223,14 +223,14 @@ var firing = []fires{
 	},
 	{
 		name: "clients give up while others are answered", cause: &clientAborts,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			server(o).Statuses = answers(10, observe.StatusSecond{S2xx: 60, S499: 30})
 		},
 		subject: Subject{PID: nginxMaster}, minShare: 0.2, fix: "what makes the answers slow",
 	},
 	{
 		name: "a backup eats the CPU", cause: &cpuSaturated,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			process(o, hog).UserSeconds = 14
 			for _, pid := range []int{nginxWorker1, nginxWorker2, fpmChild1, fpmChild2} {
 				p := process(o, pid)
@@ -241,7 +241,7 @@ var firing = []fires{
 	},
 	{
 		name: "quota", cause: &cpuQuotaThrottled,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			o.Cgroups = []observe.Cgroup{{Path: "/docker/abc", Version: 2, PIDs: []int{nginxWorker1}, QuotaCPUs: 0.1, QuotaFile: "/sys/fs/cgroup/docker/abc/cpu.max",
 				PeriodNS: 100_000_000, Periods: 100, ThrottledPeriods: 98, ThrottledSeconds: 8.7}}
 			p := process(o, nginxWorker1)
@@ -252,7 +252,7 @@ var firing = []fires{
 	},
 	{
 		name: "SYN flood", cause: &softirqSaturated,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			o.Use.PerCPU[0] = observe.CPUTime{System: 3, SoftIRQ: 6, Idle: 1}
 			o.Processes = append(o.Processes, observe.Process{PID: 15, PPID: 2, Comm: "ksoftirqd/0", Kernel: true, SystemSeconds: 4.5})
 			ns(o).Counters["TcpExt.SyncookiesSent"], ns(o).Counters["Tcp.InSegs"] = 900_000, 1_000_000
@@ -262,7 +262,7 @@ var firing = []fires{
 	},
 	{
 		name: "memory", cause: &memoryPressure,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			o.Use.Pressure["memory"] = observe.Pressure{SomeSeconds: 4}
 			o.Use.VM["allocstall_normal"], o.Use.VM["pswpin"] = 4000, 90_000
 			process(o, fpmChild1).MajorFaults = 5000
@@ -271,7 +271,7 @@ var firing = []fires{
 	},
 	{
 		name: "disk", cause: &diskSaturated,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			o.Use.Disks[0] = observe.Disk{Name: "vda", Writes: 800, WriteBytes: 800 << 20, WriteSeconds: 160, BusySeconds: 9.9}
 			process(o, fpmChild1).States = &observe.ThreadStates{Rounds: 40, Samples: 40, Disk: 30, Accept: 10}
 			process(o, hog).WriteBytes = 700 << 20
@@ -285,7 +285,7 @@ func TestCausesFire(t *testing.T) {
 	for _, c := range allFiring() {
 		tested[c.cause.ID] = true
 		t.Run(string(c.cause.ID)+"/"+c.name, func(t *testing.T) {
-			r := check(c.cause, c.plant)
+			r := check(c.cause, c.inject)
 			if len(r.Findings) != 1 {
 				t.Fatalf("findings: %d, want 1 (ruled out: %s)", len(r.Findings), r.RuledOut)
 			}
@@ -337,7 +337,7 @@ func matches(t *testing.T, got, want Subject) {
 // TestPortsHeldByUnansweredSYNs: ports that are full only because nothing gets
 // an answer are not what to fix first.
 func TestPortsHeldByUnansweredSYNs(t *testing.T) {
-	plant := func(o *observe.Observation) {
+	inject := func(o *observe.Observation) {
 		ns(o).Sysctl["net.ipv4.ip_local_port_range"] = "20000 20050"
 		called(o).LocalPorts, called(o).States = 51, map[string]int{"SYN_SENT": 51}
 		for i := range 2 {
@@ -346,8 +346,8 @@ func TestPortsHeldByUnansweredSYNs(t *testing.T) {
 		ns(o).Conntrack = &observe.Conntrack{PeakEntries: 200, Max: 200, Drop: 1800}
 		web(o).Opened, fpm(o).Opened = 10, 0
 	}
-	ports := check(&ephemeralPortsExhausted, plant)
-	full := check(&conntrackFull, plant)
+	ports := check(&ephemeralPortsExhausted, inject)
+	full := check(&conntrackFull, inject)
 	if len(ports.Findings) != 1 || len(full.Findings) != 1 {
 		t.Fatalf("findings: %d and %d, want 1 and 1", len(ports.Findings), len(full.Findings))
 	}

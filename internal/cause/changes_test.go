@@ -35,7 +35,7 @@ func TestChanges(t *testing.T) {
 				continue
 			}
 			o := usual()
-			f.plant(o)
+			f.inject(o)
 			v := NewView(o)
 			for i, found := range f.cause.Judge(v).Findings {
 				s := found.Subject

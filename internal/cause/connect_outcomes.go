@@ -178,7 +178,7 @@ func (v *View) harmedBy(o *outcomes, attempts uint64) (h harm, ok bool) {
 }
 
 // leftAtEnd says that connections without an answer are those of clients that stop their
-// work (a load test ends): few beside those that came about, to a service on this host
+// work (a load test ends): few next to those that came about, to a service on this host
 // that did answer (its SYN-ACKs were reset), and nobody asked anything afterwards.
 func (v *View) leftAtEnd(o *outcomes) bool {
 	there, _ := v.listensHere(o.destination)

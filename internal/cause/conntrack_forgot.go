@@ -90,7 +90,7 @@ func forgottenWords(v *View, s *DropSite, f *Finding) {
 		}
 	}
 	if loose == "0" {
-		f.Fix.Text += " Until then, let it take up connections in their middle."
+		f.Fix.Text += " Until then, let it pick up connections in their middle."
 		v.setSysctl(&f.Fix, ns, conntrackLoose, 1)
 		f.Fix.Changes = append(f.Fix.Changes, sysctlChange(ns, conntrackLoose, loose, "1"))
 	} else if len(f.Fix.Changes) == 0 {

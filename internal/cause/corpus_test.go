@@ -23,10 +23,10 @@ func TestWriteCorpus(t *testing.T) {
 	if *corpus == "" {
 		t.Skip("only with -corpus=DIR: script/corpus.sh")
 	}
-	write := func(id, kind, name string, plant func(*observe.Observation)) {
+	write := func(id, kind, name string, inject func(*observe.Observation)) {
 		o := healthy()
-		if plant != nil {
-			plant(o)
+		if inject != nil {
+			inject(o)
 		}
 		slug := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(name), "-"), "-")
 		dir := filepath.Join(*corpus, strings.Join([]string{"fixture", id, kind, slug[:min(len(slug), 60)]}, "-"))
@@ -44,9 +44,9 @@ func TestWriteCorpus(t *testing.T) {
 	}
 	write("healthy", "busy", "host", nil)
 	for _, f := range allFiring() {
-		write(string(f.cause.ID), "fires", f.name, f.plant)
+		write(string(f.cause.ID), "fires", f.name, f.inject)
 	}
 	for _, m := range allNearMisses() {
-		write(string(m.cause.ID), "near-miss", m.name, m.plant)
+		write(string(m.cause.ID), "near-miss", m.name, m.inject)
 	}
 }

@@ -10,13 +10,13 @@ import (
 // TestPrice: what a finding cost is reported for the requests that it is about.
 func TestPrice(t *testing.T) {
 	failing := fpmServed().add(200, ms, ms, 0, parts{observe.Server: 20 * ms})
-	plant := quiet(
+	inject := quiet(
 		nginxServed().add(1000, ms, ms, 0, parts{observe.Server: 40 * ms}), // 40 s
 		fpmCalled().add(500, ms, ms, 0, parts{observe.Server: 30 * ms}),    // 15 s
 		failing, // 4 s
 		servedAt(7000, "10.9.8.1", hog, "stray").add(100, ms, ms, 0, parts{observe.Server: ms})) // 0.1 s
 	o := healthy()
-	plant(o)
+	inject(o)
 	for i := range o.Endpoints {
 		if o.Endpoints[i].Port == fpmPort && o.Endpoints[i].Side == "served" {
 			o.Endpoints[i].Errors = 30
@@ -52,9 +52,9 @@ func TestPrice(t *testing.T) {
 // TestDroppedAttemptsArePriced: a queue that is too short cost its clients a
 // second for each attempt, whatever share of a quiet service that is.
 func TestDroppedAttemptsArePriced(t *testing.T) {
-	price := func(plant func(*observe.Observation)) *float64 {
+	price := func(inject func(*observe.Observation)) *float64 {
 		o := healthy()
-		plant(o)
+		inject(o)
 		v := NewView(o)
 		r := acceptQueueOverflow.Judge(v)
 		if len(r.Findings) != 1 {

@@ -35,7 +35,7 @@ func (v *View) outsider(p *observe.Process) bool {
 	return !p.Kernel && p.PID != v.Self && !v.familyOnPath(p.PID)
 }
 
-// yields says that a process gives way to others by itself.
+// yields says that a process has a low priority of its own choice.
 func yields(p *observe.Process) bool { return p.Nice >= niceMeansYield || p.Policy == "idle" }
 
 func checkCPUSaturated(v *View) Result {

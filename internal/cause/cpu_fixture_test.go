@@ -8,17 +8,17 @@ import (
 // see firing.
 var firingOnCPU = []fires{
 	{
-		name: "a lock whose owner is written nowhere", cause: &lockConvoy, plant: behindALock("python3.11", 0.7),
+		name: "a lock whose owner is written nowhere", cause: &lockConvoy, inject: behindALock("python3.11", 0.7),
 		subject: Subject{PID: appPID, Comm: "app", Port: appPort}, minShare: 0.65, fix: "wait for each other", evidence: "woke theirs=300",
 	},
 	{
-		name: "node computes for all", cause: &singleThreadSaturated, plant: eventLoop("node"),
+		name: "node computes for all", cause: &singleThreadSaturated, inject: eventLoop("node"),
 		subject: Subject{Kind: "process", PID: appPID, Comm: "app", Port: appPort, NetNS: serverNS}, minShare: 0.9,
 		fix: "worker_threads", evidence: "the main thread of app (pid 500) is on a CPU, while the slowest requests are under way=0.97",
 	},
 	{
 		name: "node computes for all, next to a build with a nice value", cause: &singleThreadSaturated,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			eventLoop("node")(o)
 			o.Use.CPU = observe.CPUTime{User: 11, Nice: 8, System: 0.9, Idle: 0.1}
 		},
@@ -26,7 +26,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "one thread of several, and what it executes", cause: &singleThreadSaturated,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p := app(o, "redis-server", 10.2, 0.3)
 			p.Threads = 5
 			p.Busiest = []observe.Thread{{TID: appThread, Comm: "main_loop", CPUSeconds: 9.7}, {TID: appThread + 1, Comm: "io_thd_1", CPUSeconds: 0.3}}
@@ -39,7 +39,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "one worker of two is busy while the load lasts, in half of the window", cause: &singleThreadSaturated,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p := app(o, "nginx", 4.8, 0)
 			p.Course = course(appPID, 0.02, 0)
 			for i := range 20 {
@@ -59,7 +59,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "each request computes 300 ms in one function", cause: &cpuHotFunction,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			app(o, "app", 9.3, 0)
 			with(o, appServed().add(30, ms, ms, 0, computed))
 			sampled(o, appPID, 930, collapse...)
@@ -69,13 +69,13 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "one of nine requests computes 24 of 36 ms, in an interpreter whose functions are not known", cause: &cpuHotFunction,
-		plant:   pricedAtTimes(0.66, observe.ServerCPU, interpreted...),
+		inject:  pricedAtTimes(0.66, observe.ServerCPU, interpreted...),
 		subject: Subject{Kind: "process", PID: appPID, Port: appPort, Path: "libpython3.11.so.1.0"}, minShare: 0.6,
 		fix: "Find which function of the Python code it is", evidence: "with what it calls=0.668",
 	},
 	{
 		name: "the CPUs are full of one function of the service", cause: &cpuHotFunction,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			app(o, "php-fpm8.2", 19, 60)
 			full(o)
 			with(o, appServed().add(1000, ms, ms, 0, parts{observe.AcceptWait: 50 * ms, observe.Server: 40 * ms}))
@@ -86,7 +86,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "many children that compute a little each, on CPUs that others fill too", cause: &cpuHotFunction,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			app(o, "php-fpm8.2", 4, 60)
 			o.Processes = append(o.Processes, *process(o, appPID))
 			o.Processes[len(o.Processes)-1].PID, o.Processes[len(o.Processes)-1].UserSeconds = appPID+1, 4
@@ -105,7 +105,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "one request of a hundred computes", cause: &cpuHotFunction,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p := app(o, "app", 7, 0)
 			p.Course = course(appPID, 0.9, 0)
 			with(o, appServed().add(1000, ms, ms, 0, quick).add(20, ms, ms, 0, computed))
@@ -115,7 +115,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "few requests compute, and all others wait behind them", cause: &cpuHotFunction,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			eventLoop("node")(o)
 			with(o, appServed().add(3000, ms, ms, 0, parts{observe.RecvWait: ms / 10, observe.Server: ms / 20}).
 				add(150, ms, ms, 0, parts{observe.RecvWait: 98 * ms, observe.Server: ms / 20}).add(10, ms, ms, 0, parts{observe.RecvWait: 40 * ms, observe.Server: 60 * ms}))
@@ -126,7 +126,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "Python code, of which the function is not known", cause: &cpuHotFunction,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			app(o, "python3.11", 9, 0)
 			with(o, appServed().add(30, ms, ms, 0, computed))
 			sampled(o, appPID, 900, function(observe.FrameNative, "_PyEval_EvalFrameDefault", "python3.11", 700, 880, 0.2))
@@ -135,7 +135,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "threads of Python that wait for each other's turns in one function", cause: &cpuHotFunction,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p := app(o, "python3.11", 9.5, 5)
 			p.Threads = 5
 			p.Busiest = []observe.Thread{{TID: 501, CPUSeconds: 3.2}, {TID: 502, CPUSeconds: 3.2}, {TID: 503, CPUSeconds: 3.1}}
@@ -147,7 +147,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "four threads of one Python process", cause: &gilContention,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p := app(o, "python3.11", 10.1, 20)
 			p.Threads = 5
 			p.Busiest = []observe.Thread{{TID: 501, CPUSeconds: 2.7}, {TID: 502, CPUSeconds: 2.6}, {TID: 503, CPUSeconds: 2.4}, {TID: 504, CPUSeconds: 2.3}}
@@ -157,13 +157,13 @@ var firingOnCPU = []fires{
 		subject: Subject{Kind: "process", PID: appPID, Port: appPort}, minShare: 0.9, fix: "more processes instead of more threads", evidence: "its busiest threads=501 2.7 s",
 	},
 	{
-		name: "a thread that serves nothing keeps the interpreter's lock", cause: &gilContention, plant: indexing(0.97, waitsForTurn),
+		name: "a thread that serves nothing keeps the interpreter's lock", cause: &gilContention, inject: indexing(0.97, waitsForTurn),
 		subject: Subject{Kind: "process", PID: appPID, Port: appPort, Path: "rebuild_index gil.py:5"}, minShare: 0.8,
 		fix: "Move rebuild_index (rebuild_index gil.py:5) out", evidence: "threads that serve no request and compute=thread 522, in rebuild_index gil.py:5",
 	},
 	{
 		name: "a JVM stands still while it collects", cause: &gcPauses,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p := app(o, "java", 8, 0)
 			p.Threads, p.RSSBytes = 40, 500<<20
 			p.Busiest = []observe.Thread{{TID: 510, Comm: "GC Thread#0", CPUSeconds: 3}, {TID: 511, Comm: "GC Thread#1", CPUSeconds: 2.8}, {TID: 501, Comm: "exec-1", CPUSeconds: 1}}
@@ -174,7 +174,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "a Go service that helps its collector", cause: &gcPauses,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			app(o, "app", 9, 0)
 			with(o, appServed().add(30, ms, ms, 0, computed))
 			sampled(o, appPID, 900, function(observe.FrameGo, "runtime.gcAssistAlloc", "app", 10, 500, 3), function(observe.FrameGo, "runtime.scanobject", "app", 400, 410, 0))
@@ -183,7 +183,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "a Go service near its GOMEMLIMIT collects in workers and in requests", cause: &gcPauses,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			app(o, "app", 9, 0).Go = true
 			with(o, appServed().add(30, ms, ms, 0, computed))
 			o.Heaps = []observe.Heap{{PID: appPID, Comm: "app", Runtime: "go", MaxBytes: 64 << 20, From: "GOMEMLIMIT=64MiB"}}
@@ -193,7 +193,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "a JVM collects without end, and no request is answered", cause: &gcPauses,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			app(o, "java", 9.5, 0).Busiest = []observe.Thread{{TID: 510, Comm: "GC Thread#0", CPUSeconds: 8.5}, {TID: 501, Comm: "exec-1", CPUSeconds: 0.1}}
 			t := appServed()
 			t.e.Unfinished = 40
@@ -204,7 +204,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "an event loop computes for 300 ms now and then", cause: &eventLoopBlocked,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p := app(o, "node", 4, 0)
 			p.Course = course(appPID, 0.8, 0)
 			with(o, appServed().add(1000, ms, ms, 0, quick).add(40, ms, ms, 0, readLate))
@@ -215,7 +215,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "an event loop makes a call that blocks", cause: &eventLoopBlocked,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p := app(o, "python3.11", 0.5, 0)
 			p.Course = course(appPID, 0.05, 0)
 			p.States.Waiting, p.States.Samples = 12, 52
@@ -226,7 +226,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "an event loop computes in a few requests, each of which holds up others", cause: &eventLoopBlocked,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p := app(o, "python3.11", 3.5, 0)
 			p.Course = course(appPID, 0.35, 0)
 			with(o, appServed().add(10, ms, ms, 0, longest).add(400, ms, ms, 0, behind).add(400, ms, ms, 0, quick))
@@ -237,7 +237,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "a reload that looks at thousands of files all the time", cause: &autoreloadStatStorm,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p := app(o, "python3.11", 9.6, 0)
 			p.Course = course(appPID, 0.97, 0)
 			with(o, appServed().add(1000, ms, ms, 0, queued))
@@ -247,7 +247,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "pinned to one CPU, with others", cause: &runQueueWait,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p := app(o, "app", 2, 7.5)
 			p.CPUs, p.Course = "0", course(appPID, 0.2, 0.75)
 			o.Host.CPUs = 4
@@ -257,7 +257,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "a batch takes all CPUs, for a second at a time", cause: &runQueueWait,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p := app(o, "app", 2, 3)
 			p.Course = course(appPID, 0.2, 0.7)
 			with(o, appServed().add(1000, ms, ms, 0, quick).add(40, ms, ms, 0, readLate))
@@ -266,7 +266,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "a neighbour at times, as the requests themselves show", cause: &runQueueWait,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p := app(o, "app", 2, 2)
 			p.Course = course(appPID, 0.2, 0.2)
 			with(o, appServed().add(200, ms, ms, 0, computed))
@@ -276,7 +276,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "a quota, as the requests themselves show", cause: &cpuQuotaThrottled,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			app(o, "app", 1, 2)
 			with(o, appServed().add(100, ms, ms, 0, computed))
 			followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 0.1, observe.ServerThrottled: 0.6, observe.ServerSleep: 0.3})
@@ -286,7 +286,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "each page starts a program", cause: &shortLivedProcessStorm,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			app(o, "php-fpm8.2", 1, 0)
 			with(o, appServed().add(90, ms, ms, 0, forked))
 			o.Use.Forks = 180
@@ -296,7 +296,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "a script next to the service starts programs without end", cause: &shortLivedProcessStorm,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			app(o, "app", 1, 9)
 			full(o)
 			with(o, appServed().add(100, ms, ms, 0, computed))
@@ -307,7 +307,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "ksoftirqd takes the CPU of the service", cause: &kernelThreadBusy,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p := app(o, "app", 1, 8)
 			p.Course = course(appPID, 0.1, 0.8)
 			with(o, appServed().add(200, ms, ms, 0, computed))
@@ -319,7 +319,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "a kworker takes a CPU of a service whose requests are brief", cause: &kernelThreadBusy,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p := app(o, "php-fpm8.2", 4, 14)
 			p.Course = course(appPID, 0.2, 0.7)
 			full(o)
@@ -331,7 +331,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "kswapd, and a service that waits for memory", cause: &kernelThreadBusy,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p := app(o, "app", 1, 0.1)
 			p.States = &observe.ThreadStates{Rounds: 40, Samples: 40, Disk: 30, Poll: 10}
 			with(o, appServed().add(200, ms, ms, 0, computed))
@@ -341,7 +341,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "SYNs whose sender resets what answers them, next to a service that sleeps", cause: &softirqSaturated,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			app(o, "app", 0.7, 2.3)
 			with(o, appServed().add(2000, ms, ms, 0, quick))
 			flood(o)
@@ -352,7 +352,7 @@ var firingOnCPU = []fires{
 	},
 	{
 		name: "a flood of SYNs from one address", cause: &softirqSaturated,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			flood(o)
 			o.Use.SoftIRQs = map[string][]uint64{"NET_RX": {900_000, 100}, "TIMER": {2500, 2500}}
 			ns(o).Interfaces = []observe.Interface{{Name: "eth0", RxPackets: 2_000_000, RxBytes: 120_000_000}}
@@ -379,7 +379,7 @@ func behindALock(exe string, share float64) func(*observe.Observation) {
 
 var _ = fixturePair(fires{
 	name: "requests that compute for long, in many functions", cause: &cpuHotFunction,
-	plant: func(o *observe.Observation) {
+	inject: func(o *observe.Observation) {
 		app(o, "app", 9, 0)
 		with(o, appServed().add(30, ms, ms, 0, computed))
 		sampled(o, appPID, 900, function(observe.FrameNative, "main", "app", 0, 900, 4), function(observe.FrameNative, "parse", "app", 300, 300, 0),
@@ -390,7 +390,7 @@ var _ = fixturePair(fires{
 
 var _ = fixturePair(fires{
 	name: "more threads of its own than there are CPUs, at times", cause: &runQueueWait,
-	plant: func(o *observe.Observation) {
+	inject: func(o *observe.Observation) {
 		p := app(o, "app", 5, 4)
 		p.Course, p.Threads = course(appPID, 0.2, 0.7), 8
 		for tid := range 4 {

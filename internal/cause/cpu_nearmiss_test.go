@@ -275,7 +275,7 @@ var nearMissesOnCPU = []miss{
 		with(o, appServed().add(200, ms, ms, 0, waitsForDB))
 		o.Processes = append(o.Processes, observe.Process{PID: 60, PPID: 2, Comm: "kworker/u8:1", Kernel: true, SystemSeconds: 6})
 	}, "kworker/u8:1 (work that drivers and the kernel put off), uses 60 % of a CPU; the requests do not suffer"},
-	{"a kworker takes a CPU beside brief requests, and others are idle", &kernelThreadBusy, func(o *observe.Observation) {
+	{"a kworker takes a CPU next to brief requests, and others are idle", &kernelThreadBusy, func(o *observe.Observation) {
 		app(o, "php-fpm8.2", 4, 14).Course = course(appPID, 0.2, 0.7)
 		with(o, appServed().add(1000, ms, ms, 0, brief))
 		o.Processes = append(o.Processes, observe.Process{PID: 60, PPID: 2, Comm: "kworker/u8:1+loop0", Kernel: true, SystemSeconds: 7})
@@ -327,12 +327,12 @@ var nearMissesOnCPU = []miss{
 // TestComputeCausesFold: what follows from a hot function, or from a lack of
 // CPUs, is reported as that.
 func TestComputeCausesFold(t *testing.T) {
-	plant := func(o *observe.Observation) {
+	inject := func(o *observe.Observation) {
 		eventLoop("node")(o)
 		with(o, appServed().add(40, ms, ms, 0, parts{observe.RecvWait: 500 * ms, observe.Server: 240 * ms}))
 		sampled(o, appPID, 930, collapse...)
 	}
-	hot, one := check(&cpuHotFunction, plant), check(&singleThreadSaturated, plant)
+	hot, one := check(&cpuHotFunction, inject), check(&singleThreadSaturated, inject)
 	if len(hot.Findings) != 1 || len(one.Findings) != 1 {
 		t.Fatalf("findings: %d and %d, want one each (%s; %s)", len(hot.Findings), len(one.Findings), hot.RuledOut, one.RuledOut)
 	}

@@ -24,7 +24,7 @@ var lowCPUWeight = Cause{
 	Try:   tryUsualWeight,
 }
 
-// AffinityTooNarrow: the service may run on few of the CPUs, which are full
+// AffinityTooNarrow: the service is pinned to too few CPUs, which are full
 // while others have nothing to do.
 const AffinityTooNarrow ID = "affinity-too-narrow"
 
@@ -92,7 +92,7 @@ func (v *View) lateForWant(check func(l *ledger, w *atWork, k cost) judged) Resu
 	})
 }
 
-// fillsItsCPUs says that a process behind an endpoint may run on few of the CPUs and
+// fillsItsCPUs says that a process behind an endpoint is pinned to few CPUs and
 // uses nearly all of their time by itself. A runtime that knows how many it has (Go, Java)
 // starts no more threads than that: what is ready waits inside it.
 func (v *View) fillsItsCPUs(l *ledger, w *atWork) bool {

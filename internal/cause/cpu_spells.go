@@ -25,10 +25,10 @@ func (v *View) fullSpells() (s fullSpells, ok bool) {
 	}
 	s.idle = ratio(idle, s.all)
 	// at is the part of a time, in s of the window, that was full, or next to that.
-	at := func(from, to float64, beside bool) (both float64) {
+	at := func(from, to float64, near bool) (both float64) {
 		begin := 0.0
 		for i, span := range course {
-			if full[i] || beside && (i > 0 && full[i-1] || i+1 < len(full) && full[i+1]) {
+			if full[i] || near && (i > 0 && full[i-1] || i+1 < len(full) && full[i+1]) {
 				both += max(min(to, span.Seconds)-max(from, begin), 0)
 			}
 			begin = span.Seconds

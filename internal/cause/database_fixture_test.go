@@ -27,7 +27,7 @@ type shop struct {
 
 const shopPID = nginxMaster
 
-func (s shop) plant(o *observe.Observation) {
+func (s shop) inject(o *observe.Observation) {
 	idle(o)
 	if s.fullCPUs {
 		o.Use.CPU = observe.CPUTime{User: 17, System: 2, Idle: 1}
@@ -143,175 +143,175 @@ func waitingBackends(mean float64, holder bool) *observe.Sessions {
 var firingOnDatabases = []fires{
 	{
 		name: "max_connections of MariaDB", cause: &mariadbConnections,
-		plant:   shop{d: mariadb("20", observe.LogKind{Kind: "too-many-connections", Count: 400, Example: "(Too many connections)"}), n: 2000, call: quickCall, served: quickServed, opened: 450}.plant,
+		inject:  shop{d: mariadb("20", observe.LogKind{Kind: "too-many-connections", Count: 400, Example: "(Too many connections)"}), n: 2000, call: quickCall, served: quickServed, opened: 450}.inject,
 		subject: Subject{Kind: "process", PID: dbPID, Port: dbPort, Path: "/etc/mysql/my.cnf:12"}, minShare: 0.8,
 		fix: "SET GLOBAL max_connections = 70", evidence: "connections held, peak=20",
 	},
 	{
 		name: "clients of PostgreSQL", cause: &postgresConnections,
-		plant: shop{d: postgres(func(d *observe.Database) {
+		inject: shop{d: postgres(func(d *observe.Database) {
 			d.Log = []observe.LogKind{{Kind: "too-many-clients", Count: 30, Example: "FATAL:  sorry, too many clients already"}}
-		}), opened: 60}.plant,
+		}), opened: 60}.inject,
 		subject: Subject{PID: dbPID}, minShare: 0.4, fix: "PgBouncer",
 	},
 	{
 		name: "maxclients, by rejected_connections", cause: &redisMaxClients,
-		plant:   shop{d: redisServer(map[string]float64{"rejected_connections": 5}, map[string]float64{"rejected_connections": 905}), opened: 1000}.plant,
+		inject:  shop{d: redisServer(map[string]float64{"rejected_connections": 5}, map[string]float64{"rejected_connections": 905}), opened: 1000}.inject,
 		subject: Subject{PID: dbPID, Path: "/etc/redis/redis.conf:9"}, minShare: 0.8, fix: "CONFIG SET maxclients 100",
 	},
 	{
 		name: "maxclients, by its answer to slowray", cause: &redisMaxClients,
-		plant: shop{d: but(redisServer(nil, nil), func(d *observe.Database) {
+		inject: shop{d: but(redisServer(nil, nil), func(d *observe.Database) {
 			d.MaxConnections = observe.Setting{}
 			d.Status = &observe.DatabaseStatus{Refused: "ERR max number of clients reached"}
-		}), opened: 300}.plant,
+		}), opened: 300}.inject,
 		subject: Subject{PID: dbPID}, minShare: 0.9, fix: "a pool for each process", evidence: "connections opened while it is full=300",
 	},
 	{
 		name: "memcached -c", cause: &memcachedConnections,
-		plant: shop{d: observe.Database{Kind: "memcached", MaxConnections: observe.Setting{Value: "100", File: "command line"}, ConnectionsPeak: 100,
-			Status: &observe.DatabaseStatus{Begin: map[string]float64{"rejected_connections": 0}, End: map[string]float64{"rejected_connections": 90}}}, opened: 100}.plant,
+		inject: shop{d: observe.Database{Kind: "memcached", MaxConnections: observe.Setting{Value: "100", File: "command line"}, ConnectionsPeak: 100,
+			Status: &observe.DatabaseStatus{Begin: map[string]float64{"rejected_connections": 0}, End: map[string]float64{"rejected_connections": 90}}}, opened: 100}.inject,
 		subject: Subject{PID: dbPID}, minShare: 0.8, fix: "-c 200", evidence: "rejected_connections=90",
 	},
 	{
 		name: "rows that others have locked", cause: &mariadbLockWait,
-		plant: shop{d: but(mariadb("200"), func(d *observe.Database) {
+		inject: shop{d: but(mariadb("200"), func(d *observe.Database) {
 			d.Slow = slowLog("UPDATE seats SET taken=? WHERE id=?", 100, 60*ms, 60*ms, 0, shopPID)
 			d.Slow.Statements[0].Examined = 100
-		}), n: 500, call: slowCall, served: slowServed, flags: observe.FlagContended, split: map[observe.ServerPart]float64{observe.ServerLock: 0.95, observe.ServerCPU: 0.05}}.plant,
+		}), n: 500, call: slowCall, served: slowServed, flags: observe.FlagContended, split: map[observe.ServerPart]float64{observe.ServerLock: 0.95, observe.ServerCPU: 0.05}}.inject,
 		subject: Subject{Kind: "listener", PID: dbPID, Port: dbPort}, minShare: 0.9, fix: "innodb_trx", evidence: "UPDATE seats",
 	},
 	{
 		name: "rows that others have locked, while others have the CPUs and its threads do without", cause: &mariadbLockWait,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			shop{d: mariadb("200"), n: 500, call: slowCall, served: slowServed, flags: observe.FlagContended, fullCPUs: true,
-				split: map[observe.ServerPart]float64{observe.ServerLock: 0.95, observe.ServerCPU: 0.05}}.plant(o)
+				split: map[observe.ServerPart]float64{observe.ServerLock: 0.95, observe.ServerCPU: 0.05}}.inject(o)
 			process(o, dbPID).RunDelaySeconds = 0.4
 		},
 		subject: Subject{Kind: "listener", PID: dbPID, Port: dbPort}, minShare: 0.9, fix: "innodb_trx",
 	},
 	{
 		name: "a transaction that its client forgot", cause: &postgresLockWait,
-		plant:   shop{d: postgres(func(d *observe.Database) { d.Sessions = waitingBackends(2.8, true) }), n: 500, call: slowCall, served: slowServed}.plant,
+		inject:  shop{d: postgres(func(d *observe.Database) { d.Sessions = waitingBackends(2.8, true) }), n: 500, call: slowCall, served: slowServed}.inject,
 		subject: Subject{PID: dbPID, Port: dbPort}, minShare: 0.9, fix: "pg_terminate_backend(701)", evidence: "idle in a transaction meanwhile=backend 701",
 	},
 	{
 		name: "a scan of all rows", cause: &mariadbSlowQuery,
-		plant: shop{d: but(mariadb("200"), func(d *observe.Database) {
+		inject: shop{d: but(mariadb("200"), func(d *observe.Database) {
 			d.Slow = slowLog("SELECT * FROM booking WHERE guest LIKE ?", 500, 60*ms, 60*ms, ms, shopPID)
-		}), n: 500, call: slowCall, served: slowServed}.plant,
+		}), n: 500, call: slowCall, served: slowServed}.inject,
 		subject: Subject{PID: dbPID, Port: dbPort}, minShare: 0.9, fix: "index", evidence: "rows looked at, and given=10,000,000, 500",
 	},
 	{
 		name: "a scan that fills the CPUs itself", cause: &mariadbSlowQuery,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			shop{d: but(mariadb("200"), func(d *observe.Database) {
 				d.Slow = slowLog("SELECT ?", 500, 60*ms, 60*ms, ms, shopPID)
-			}), n: 500, call: slowCall, served: slowServed, fullCPUs: true}.plant(o)
+			}), n: 500, call: slowCall, served: slowServed, fullCPUs: true}.inject(o)
 			process(o, dbPID).UserSeconds, process(o, hog).UserSeconds = 15, 0
 		},
 		subject: Subject{PID: dbPID}, minShare: 0.9, fix: "index",
 	},
 	{
 		name: "statements of PostgreSQL, asked from elsewhere", cause: &postgresSlowQuery,
-		plant: shop{d: postgres(func(d *observe.Database) {
+		inject: shop{d: postgres(func(d *observe.Database) {
 			d.Slow = slowLog("SELECT count(*) FROM booking", 400, 60*ms, 60*ms, ms, 0)
-		}), n: 500, call: slowCall, served: slowServed, nobodyCalls: true}.plant,
+		}), n: 500, call: slowCall, served: slowServed, nobodyCalls: true}.inject,
 		subject: Subject{PID: dbPID}, minShare: 0.9, fix: "EXPLAIN (ANALYZE", evidence: "statement=SELECT count(*) FROM booking",
 	},
 	{
 		name: "a scan of a table, without a log that names the statement", cause: &postgresSlowQuery,
-		plant: shop{d: postgres(func(d *observe.Database) {
+		inject: shop{d: postgres(func(d *observe.Database) {
 			d.Slow = &observe.SlowLog{Off: "log_min_duration_statement is -1"}
 			d.Sockets, d.User = []string{"/run/pg/.s.PGSQL.5433"}, "postgres"
 			d.Sessions = &observe.Sessions{Rounds: 40, BackendsMean: 4, Statements: []observe.RunningStatement{{Statement: "SELECT guest FROM booking WHERE guest = ?", Rounds: 31}}}
-		}), n: 500, call: slowCall, served: slowServed, cpuSeconds: 24, functions: []string{"ExecScan", "heap_getnextslot", "ExecInterpExpr"}}.plant,
+		}), n: 500, call: slowCall, served: slowServed, cpuSeconds: 24, functions: []string{"ExecScan", "heap_getnextslot", "ExecInterpExpr"}}.inject,
 		subject: Subject{PID: dbPID, Port: dbPort}, minShare: 0.9, fix: `runuser -u postgres -- psql -h /run/pg -p 5433 -c "SELECT now() - query_start`, evidence: "CPU time in functions that read tables from end to end=",
 	},
 	{
 		name: "a MariaDB that computes, without a slow log", cause: &mariadbSlowQuery,
-		plant: shop{d: but(mariadb("200"), func(d *observe.Database) {
+		inject: shop{d: but(mariadb("200"), func(d *observe.Database) {
 			d.Slow, d.Sockets = &observe.SlowLog{Off: "slow_query_log is off"}, []string{"/srv/db/mysqld.sock"}
-		}), n: 500, call: slowCall, served: slowServed, cpuSeconds: 24, functions: []string{"Item_func_sha2::val_str"}}.plant,
+		}), n: 500, call: slowCall, served: slowServed, cpuSeconds: 24, functions: []string{"Item_func_sha2::val_str"}}.inject,
 		subject: Subject{PID: dbPID, Port: dbPort}, minShare: 0.9, fix: "mariadb -S /srv/db/mysqld.sock -e", evidence: "CPU time for a statement, mean=",
 	},
 	{
 		name: "KEYS on a large Redis", cause: &redisSlowCommand,
-		plant: shop{d: but(redisServer(nil, nil), func(d *observe.Database) { d.Slow = slowLog("KEYS booking:*", 100, 50*ms, 50*ms, 0, shopPID) }),
-			n: 5000, call: parts{observe.Server: 30 * ms}, served: parts{observe.RecvWait: 29 * ms, observe.Server: ms}}.plant,
+		inject: shop{d: but(redisServer(nil, nil), func(d *observe.Database) { d.Slow = slowLog("KEYS booking:*", 100, 50*ms, 50*ms, 0, shopPID) }),
+			n: 5000, call: parts{observe.Server: 30 * ms}, served: parts{observe.RecvWait: 29 * ms, observe.Server: ms}}.inject,
 		subject: Subject{PID: dbPID, Port: dbPort}, minShare: 0.9, fix: "Have nginx (pid 100), which sends KEYS booking:*", evidence: "the window, in slow commands=0.5",
 	},
 	{
 		name: "a fork of 400 ms", cause: &redisForkStall,
-		plant: shop{d: redisServer(map[string]float64{"total_forks": 3}, map[string]float64{"total_forks": 4, "latest_fork_usec": 400_000}),
-			n: 20, call: parts{observe.Server: 390 * ms}, served: parts{observe.RecvWait: 380 * ms, observe.Server: 10 * ms}}.plant,
+		inject: shop{d: redisServer(map[string]float64{"total_forks": 3}, map[string]float64{"total_forks": 4, "latest_fork_usec": 400_000}),
+			n: 20, call: parts{observe.Server: 390 * ms}, served: parts{observe.RecvWait: 380 * ms, observe.Server: 10 * ms}}.inject,
 		subject: Subject{PID: dbPID}, minShare: 0.9, fix: "on a replica", evidence: "the latest took=400",
 	},
 	{
 		name: "append-only file behind", cause: &redisAOFFsync,
-		plant: shop{d: redisServer(map[string]float64{"aof_delayed_fsync": 0}, map[string]float64{"aof_delayed_fsync": 4}),
-			n: 20, call: slowCall, served: slowServed}.plant,
+		inject: shop{d: redisServer(map[string]float64{"aof_delayed_fsync": 0}, map[string]float64{"aof_delayed_fsync": 4}),
+			n: 20, call: slowCall, served: slowServed}.inject,
 		subject: Subject{PID: dbPID}, minShare: 0.9, fix: "faster disk",
 	},
 	{
 		name: "checkpoints", cause: &postgresCheckpoints,
-		plant: shop{d: postgres(func(d *observe.Database) {
+		inject: shop{d: postgres(func(d *observe.Database) {
 			d.Log = []observe.LogKind{{Kind: "checkpoints-frequent", Count: 2, Example: "checkpoints are occurring too frequently (3 seconds apart)"}}
-		}), n: 200, call: slowCall, served: slowServed, split: map[observe.ServerPart]float64{observe.ServerDisk: 0.6, observe.ServerCPU: 0.4}}.plant,
+		}), n: 200, call: slowCall, served: slowServed, split: map[observe.ServerPart]float64{observe.ServerDisk: 0.6, observe.ServerCPU: 0.4}}.inject,
 		subject: Subject{PID: dbPID}, minShare: 0.9, fix: "max_wal_size", evidence: "max_wal_size=64MB",
 	},
 }
 
 var nearMissesOnDatabases = []miss{
-	{"many idle connections, under the limit", &mariadbConnections, shop{d: but(mariadb("200"), func(d *observe.Database) { d.ConnectionsPeak = 180 }), n: 500, call: quickCall, served: quickServed}.plant,
+	{"many idle connections, under the limit", &mariadbConnections, shop{d: but(mariadb("200"), func(d *observe.Database) { d.ConnectionsPeak = 180 }), n: 500, call: quickCall, served: quickServed}.inject,
 		"at most 180 of 200 connections and refused 0"},
-	{"one connection refused", &mariadbConnections, shop{d: mariadb("20", observe.LogKind{Kind: "too-many-connections", Count: 1}), opened: 10}.plant, "refused 1"},
-	{"clients that hang up", &mariadbConnections, shop{d: mariadb("20", observe.LogKind{Kind: "aborted-connection", Count: 500}), opened: 500}.plant, "refused 0"},
-	{"a hundred backends, nobody refused", &postgresConnections, shop{d: postgres(func(d *observe.Database) { d.ConnectionsPeak = 97 })}.plant, "97 of 100"},
-	{"rejected long ago", &redisMaxClients, shop{d: redisServer(map[string]float64{"rejected_connections": 905}, map[string]float64{"rejected_connections": 905}), opened: 10}.plant, "refused 0"},
+	{"one connection refused", &mariadbConnections, shop{d: mariadb("20", observe.LogKind{Kind: "too-many-connections", Count: 1}), opened: 10}.inject, "refused 1"},
+	{"clients that hang up", &mariadbConnections, shop{d: mariadb("20", observe.LogKind{Kind: "aborted-connection", Count: 500}), opened: 500}.inject, "refused 0"},
+	{"a hundred backends, nobody refused", &postgresConnections, shop{d: postgres(func(d *observe.Database) { d.ConnectionsPeak = 97 })}.inject, "97 of 100"},
+	{"rejected long ago", &redisMaxClients, shop{d: redisServer(map[string]float64{"rejected_connections": 905}, map[string]float64{"rejected_connections": 905}), opened: 10}.inject, "refused 0"},
 	{"full, and nobody comes", &memcachedConnections, shop{d: observe.Database{Kind: "memcached", MaxConnections: observe.Setting{Value: "100"}, ConnectionsPeak: 100, Status: &observe.DatabaseStatus{
-		Begin: map[string]float64{"rejected_connections": 7}, End: map[string]float64{"rejected_connections": 7}}}}.plant, "100 of 100"},
+		Begin: map[string]float64{"rejected_connections": 7}, End: map[string]float64{"rejected_connections": 7}}}}.inject, "100 of 100"},
 	{"threads that wait, and no other connection ends it", &mariadbLockWait, shop{d: mariadb("200"), n: 500, call: slowCall, served: slowServed,
-		split: map[observe.ServerPart]float64{observe.ServerLock: 0.95}}.plant, "0 of 500 requests"},
+		split: map[observe.ServerPart]float64{observe.ServerLock: 0.95}}.inject, "0 of 500 requests"},
 	{"locks for a moment", &mariadbLockWait, shop{d: mariadb("200"), n: 500, call: quickCall, served: quickServed, flags: observe.FlagContended,
-		split: map[observe.ServerPart]float64{observe.ServerLock: 0.9}}.plant, "p99 1.1 ms"},
+		split: map[observe.ServerPart]float64{observe.ServerLock: 0.9}}.inject, "p99 1.1 ms"},
 	{"locks on full CPUs, for which its threads wait", &mariadbLockWait, func(o *observe.Observation) {
 		shop{d: mariadb("200"), n: 500, call: slowCall, served: slowServed, flags: observe.FlagContended, fullCPUs: true,
-			split: map[observe.ServerPart]float64{observe.ServerLock: 0.9}}.plant(o)
+			split: map[observe.ServerPart]float64{observe.ServerLock: 0.9}}.inject(o)
 		process(o, dbPID).RunDelaySeconds = 8
 	}, "the CPUs are full"},
 	{"locks on full CPUs", &mariadbLockWait, shop{d: mariadb("200"), n: 500, call: slowCall, served: slowServed, flags: observe.FlagContended, fullCPUs: true,
-		split: map[observe.ServerPart]float64{observe.ServerLock: 0.9}}.plant, "the CPUs are full"},
-	{"a backend waits, the requests do not", &postgresLockWait, shop{d: postgres(func(d *observe.Database) { d.Sessions = waitingBackends(1, false) }), n: 5000, call: quickCall, served: quickServed}.plant,
+		split: map[observe.ServerPart]float64{observe.ServerLock: 0.9}}.inject, "the CPUs are full"},
+	{"a backend waits, the requests do not", &postgresLockWait, shop{d: postgres(func(d *observe.Database) { d.Sessions = waitingBackends(1, false) }), n: 5000, call: quickCall, served: quickServed}.inject,
 		"1 of its backends waited"},
-	{"slow for another reason", &postgresLockWait, shop{d: postgres(func(d *observe.Database) { d.Sessions = waitingBackends(0.2, true) }), n: 500, call: slowCall, served: slowServed}.plant, "of the time it spent on requests"},
+	{"slow for another reason", &postgresLockWait, shop{d: postgres(func(d *observe.Database) { d.Sessions = waitingBackends(0.2, true) }), n: 500, call: slowCall, served: slowServed}.inject, "of the time it spent on requests"},
 	{"incident E, case 7: slow entries, lost segments", &mariadbSlowQuery, shop{d: but(mariadb("200"), func(d *observe.Database) {
 		d.Slow = slowLog("SELECT name FROM guests", 100, 213*ms, 3*ms, 210*ms, shopPID)
-	}), n: 500, call: slowCall, served: slowServed}.plant, "took 213 ms, of which the statement itself took 3 ms"},
+	}), n: 500, call: slowCall, served: slowServed}.inject, "took 213 ms, of which the statement itself took 3 ms"},
 	{"a report's statements fill the slow log", &mariadbSlowQuery, shop{d: but(mariadb("200"), func(d *observe.Database) {
 		d.Slow = slowLog("SELECT sum(price) FROM booking", 20, 900*ms, 900*ms, ms, hog)
-	}), n: 5000, call: quickCall, served: quickServed, report: parts{observe.Server: 900 * ms}}.plant, "20 entries in the slow log"},
+	}), n: 5000, call: quickCall, served: quickServed, report: parts{observe.Server: 900 * ms}}.inject, "20 entries in the slow log"},
 	{"slow calls, and only a report's statements in the slow log", &mariadbSlowQuery, shop{d: but(mariadb("200"), func(d *observe.Database) {
 		d.Slow = slowLog("SELECT sum(price) FROM booking", 20, 900*ms, 900*ms, ms, hog)
-	}), n: 500, call: slowCall, served: slowServed}.plant, "too few of them"},
+	}), n: 500, call: slowCall, served: slowServed}.inject, "too few of them"},
 	{"the log has the statements that waited for locks", &mariadbSlowQuery, shop{d: but(mariadb("200"), func(d *observe.Database) {
 		d.Slow = slowLog("UPDATE seats SET taken=?", 500, 60*ms, 60*ms, 0, shopPID)
-	}), n: 500, call: slowCall, served: slowServed, split: map[observe.ServerPart]float64{observe.ServerLock: 0.9}}.plant, "waited for locks 90 %"},
+	}), n: 500, call: slowCall, served: slowServed, split: map[observe.ServerPart]float64{observe.ServerLock: 0.9}}.inject, "waited for locks 90 %"},
 	{"slow for what it waits for, without a log", &postgresSlowQuery, shop{d: postgres(func(d *observe.Database) {
 		d.Slow = &observe.SlowLog{Off: "log_min_duration_statement is -1"}
-	}), n: 500, call: slowCall, served: slowServed, cpuSeconds: 1, functions: []string{"heap_getnextslot"}}.plant, "it computes 2 ms for a request"},
+	}), n: 500, call: slowCall, served: slowServed, cpuSeconds: 1, functions: []string{"heap_getnextslot"}}.inject, "it computes 2 ms for a request"},
 	{"others have the CPUs", &postgresSlowQuery, shop{d: postgres(func(d *observe.Database) {
 		d.Slow = slowLog("SELECT ?", 500, 60*ms, 60*ms, ms, shopPID)
-	}), n: 500, call: slowCall, served: slowServed, fullCPUs: true}.plant, "the CPUs are full, and others have them"},
+	}), n: 500, call: slowCall, served: slowServed, fullCPUs: true}.inject, "the CPUs are full, and others have them"},
 	{"slow commands that nobody waits behind", &redisSlowCommand, shop{d: but(redisServer(nil, nil), func(d *observe.Database) { d.Slow = slowLog("KEYS *", 20, 30*ms, 30*ms, 0, hog) }),
-		n: 5000, call: quickCall, served: quickServed}.plant, "20 slow commands took 6.0 % of the window"},
+		n: 5000, call: quickCall, served: quickServed}.inject, "20 slow commands took 6.0 % of the window"},
 	{"a fork that nobody notices", &redisForkStall, shop{d: redisServer(map[string]float64{"total_forks": 3}, map[string]float64{"total_forks": 4, "latest_fork_usec": 400_000}),
-		n: 500, call: quickCall, served: quickServed}.plant, "forked 1 times"},
+		n: 500, call: quickCall, served: quickServed}.inject, "forked 1 times"},
 	{"slow, and no fork in the window", &redisForkStall, shop{d: redisServer(map[string]float64{"total_forks": 4}, map[string]float64{"total_forks": 4, "latest_fork_usec": 400_000}),
-		n: 500, call: slowCall, served: slowServed}.plant, "did not fork in the window"},
+		n: 500, call: slowCall, served: slowServed}.inject, "did not fork in the window"},
 	{"a disk that was late, answers that were not", &redisAOFFsync, shop{d: redisServer(map[string]float64{"aof_delayed_fsync": 0}, map[string]float64{"aof_delayed_fsync": 2}),
-		n: 500, call: quickCall, served: quickServed}.plant, "waited 2 times for its append-only file, but"},
+		n: 500, call: quickCall, served: quickServed}.inject, "waited 2 times for its append-only file, but"},
 	{"checkpoints while nobody waits for a disk", &postgresCheckpoints, shop{d: postgres(func(d *observe.Database) {
 		d.Log = []observe.LogKind{{Kind: "checkpoints-frequent", Count: 2}}
-	}), n: 200, call: slowCall, served: slowServed, split: map[observe.ServerPart]float64{observe.ServerCPU: 1}}.plant, "waited for disks"},
+	}), n: 200, call: slowCall, served: slowServed, split: map[observe.ServerPart]float64{observe.ServerCPU: 1}}.inject, "waited for disks"},
 }

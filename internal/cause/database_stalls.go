@@ -15,7 +15,7 @@ const (
 
 // What makes a database stand still for moments: a fork that copies page
 // tables, a disk that an append-only file waits for, checkpoints. None of them
-// is planted in the lab: a fork that takes long needs gigabytes of memory, the
+// is injected in the lab: a fork that takes long needs gigabytes of memory, the
 // others a disk slower than the one there is.
 var (
 	redisForkStall = Cause{

@@ -20,7 +20,7 @@ func TestNetworkFindingQuotesTheSlowLog(t *testing.T) {
 	} {
 		o := healthy()
 		lossy := parts{observe.Server: 3 * ms, observe.Retrans: 210 * ms, observe.Network: ms}
-		shop{d: but(mariadb("200"), func(d *observe.Database) { d.Slow = c.log }), n: 300, call: lossy, served: lossy, flags: observe.FlagTimeout}.plant(o)
+		shop{d: but(mariadb("200"), func(d *observe.Database) { d.Slow = c.log }), n: 300, call: lossy, served: lossy, flags: observe.FlagTimeout}.inject(o)
 		for i := range o.Endpoints {
 			o.Endpoints[i].Segments, o.Endpoints[i].Retrans = 2000, 300
 		}
@@ -36,7 +36,7 @@ func TestSlowDependencyFollowsTheDatabase(t *testing.T) {
 	o := healthy()
 	shop{d: but(mariadb("200"), func(d *observe.Database) {
 		d.Slow = slowLog("SELECT ?", 500, 60*ms, 60*ms, ms, shopPID)
-	}), n: 500, call: slowCall, served: slowServed}.plant(o)
+	}), n: 500, call: slowCall, served: slowServed}.inject(o)
 	v := NewView(o)
 	dependency, query := slowDependency.Judge(v), mariadbSlowQuery.Judge(v)
 	if len(dependency.Findings) != 1 || len(query.Findings) != 1 {
@@ -60,7 +60,7 @@ func TestUnknownRefusals(t *testing.T) {
 		if d.Kind == "mariadb" {
 			c = &mariadbConnections
 		}
-		if r := check(c, shop{d: d, opened: 500}.plant); r.NotChecked == "" || len(r.Findings) > 0 {
+		if r := check(c, shop{d: d, opened: 500}.inject); r.NotChecked == "" || len(r.Findings) > 0 {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
@@ -69,7 +69,7 @@ func TestUnknownRefusals(t *testing.T) {
 // PostgreSQL forks a process to refuse each connection.
 func TestStormOfRefusals(t *testing.T) {
 	o := healthy()
-	shop{d: postgres(func(d *observe.Database) { d.Log = []observe.LogKind{{Kind: "too-many-clients", Count: 3000}} }), n: 500, call: slowCall, served: slowServed}.plant(o)
+	shop{d: postgres(func(d *observe.Database) { d.Log = []observe.LogKind{{Kind: "too-many-clients", Count: 3000}} }), n: 500, call: slowCall, served: slowServed}.inject(o)
 	if !NewView(o).forksToRefuse(dbPID) {
 		t.Error("not found")
 	}

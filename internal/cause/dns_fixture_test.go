@@ -18,10 +18,10 @@ func lookups(d observe.DNS) func(*observe.Observation) {
 	}
 }
 
-// inTurn plants one thing after the other.
-func inTurn(plants ...func(*observe.Observation)) func(*observe.Observation) {
+// inTurn injects one thing after the other.
+func inTurn(injects ...func(*observe.Observation)) func(*observe.Observation) {
 	return func(o *observe.Observation) {
-		for _, p := range plants {
+		for _, p := range injects {
 			p(o)
 		}
 	}
@@ -44,39 +44,39 @@ func clusterSearch() *observe.Resolver {
 var firingOnNames = []fires{
 	{
 		name: "the first nameserver is dead", cause: &dnsTimeout,
-		plant:   inTurn(quiet(fpmServed().add(60, ms/10, ms/20, 0, parts{observe.Server: 1010 * ms})), lookups(deafFirst(60))),
+		inject:  inTurn(quiet(fpmServed().add(60, ms/10, ms/20, 0, parts{observe.Server: 1010 * ms})), lookups(deafFirst(60))),
 		subject: Subject{Kind: "destination", PID: fpmMaster, Addr: deafServer, Port: 53, Path: "/proc/201/root/etc/resolv.conf"}, minShare: 0.95,
 		fix: "Bring 10.96.0.9 back, or take it out of /proc/201/root/etc/resolv.conf", evidence: "another nameserver answers: 10.96.0.10=1 ms",
 	},
 	{
 		name: "one lookup in twenty", cause: &dnsTimeout,
-		plant: inTurn(quiet(fpmServed().add(950, ms/10, ms/20, 0, quick).add(50, ms/10, ms/20, 0, parts{observe.Server: 1010 * ms})),
+		inject: inTurn(quiet(fpmServed().add(950, ms/10, ms/20, 0, quick).add(50, ms/10, ms/20, 0, parts{observe.Server: 1010 * ms})),
 			lookups(deafFirst(50))),
 		subject: Subject{Addr: deafServer}, minShare: 0.9, fix: "timeout:1", evidence: "without an answer=100",
 	},
 	{
 		name: "names that are never found out, and requests fail", cause: &dnsTimeout,
-		plant: inTurn(quiet(failing(fpmServed(), 100, 30)), lookups(observe.DNS{Open: 30, OpenNS: 60 * sec, Servers: []observe.DNSServer{
+		inject: inTurn(quiet(failing(fpmServed(), 100, 30)), lookups(observe.DNS{Open: 30, OpenNS: 60 * sec, Servers: []observe.DNSServer{
 			{Addr: deafServer, Queries: 30, Unanswered: 30, LostNS: 60 * sec}}})),
 		subject: Subject{Addr: deafServer}, minShare: 0.29, fix: "Bring 10.96.0.9 back",
 	},
 	{
 		name: "80 ms for each name", cause: &dnsSlow,
-		plant: inTurn(quiet(fpmServed().add(100, ms/10, ms/20, 0, parts{observe.Server: 90 * ms})),
+		inject: inTurn(quiet(fpmServed().add(100, ms/10, ms/20, 0, parts{observe.Server: 90 * ms})),
 			lookups(observe.DNS{Lookups: 100, LookupNS: 8 * sec, LookupMaxNS: 85 * ms, Servers: []observe.DNSServer{
 				{Addr: goodServer, Queries: 100, Answered: 100, AnswerNS: 8 * sec, AnswerMaxNS: 85 * ms}}})),
 		subject: Subject{Kind: "destination", Addr: goodServer, Port: 53, PID: fpmMaster}, minShare: 0.85, fix: "a cache on this host", evidence: "mean=80",
 	},
 	{
 		name: "four lookups for a name", cause: &dnsSearchExpansion,
-		plant: inTurn(quiet(fpmServed().add(100, ms/10, ms/20, 0, parts{observe.Server: 50 * ms})),
+		inject: inTurn(quiet(fpmServed().add(100, ms/10, ms/20, 0, parts{observe.Server: 50 * ms})),
 			lookups(observe.DNS{Lookups: 400, LookupNS: 4 * sec, NotFound: 300, Sampled: 4, Searched: 4, Resolver: clusterSearch(), Servers: []observe.DNSServer{
 				{Addr: goodServer, Queries: 800, Answered: 800, AnswerNS: 8 * sec, NotFound: 600}}})),
 		subject: Subject{Kind: "process", PID: fpmMaster}, minShare: 0.55, fix: "ndots:1", evidence: "names that are not there (NXDOMAIN)=300",
 	},
 	{
 		name: "a server that answers names reads too slowly", cause: &udpReceiveBufferOverflow,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			ns(o).Counters["Udp.RcvbufErrors"], ns(o).Counters["Udp.InDatagrams"] = 500, 4500
 			ns(o).UDP = []observe.UDPSocket{{Addr: "0.0.0.0", Port: 53, Inode: 9, PID: hog, QueueBytes: 200_000, Drops: 500}}
 		},
@@ -84,7 +84,7 @@ var firingOnNames = []fires{
 	},
 	{
 		name: "the nameserver of the service that was asked for", cause: &udpReceiveBufferOverflow,
-		plant: inTurn(quiet(fpmServed().add(60, ms/10, ms/20, 0, parts{observe.Server: 1010 * ms})), lookups(deafFirst(60)), func(o *observe.Observation) {
+		inject: inTurn(quiet(fpmServed().add(60, ms/10, ms/20, 0, parts{observe.Server: 1010 * ms})), lookups(deafFirst(60)), func(o *observe.Observation) {
 			o.Filter.Port = fpmPort
 			o.Namespaces = append(o.Namespaces, observe.NetNS{Inode: 7, PID: hog, Addrs: []string{deafServer},
 				Counters: map[string]uint64{"Udp.RcvbufErrors": 60, "Udp.InDatagrams": 100},

@@ -14,24 +14,24 @@ func init() {
 
 // losing is a service whose clients, on this host, and itself wait for segments
 // to be retransmitted: 60 of theirs, 40 of its own.
-func losing(plant func(*observe.Observation)) func(*observe.Observation) {
+func losing(inject func(*observe.Observation)) func(*observe.Observation) {
 	return func(o *observe.Observation) {
 		c := callsTo(webPort, "10.9.8.1", clientPID, "wrk").add(300, ms/2, ms/5, 0, quick).add(60, ms/2, ms/5, observe.FlagTimeout, waitedRTO).lost(900, 60)
 		c.e.NetNS, c.e.Connections, c.e.SynRetrans, c.e.HandshakeMax = clientNS, 40, 12, 1_030*ms
 		quiet(nginxServed().add(330, ms/2, ms/5, 0, quick).add(30, ms/2, ms/5, observe.FlagTimeout, waitedRTO).lost(900, 40), c)(o)
 		o.Drops = &observe.Drops{Reasons: true}
-		if plant != nil {
-			plant(o)
+		if inject != nil {
+			inject(o)
 		}
 	}
 }
 
 // strangers is a service that is well, and drops that are nobody's.
-func strangers(plant func(*observe.Observation)) func(*observe.Observation) {
+func strangers(inject func(*observe.Observation)) func(*observe.Observation) {
 	return func(o *observe.Observation) {
 		quiet(nginxServed().add(2000, ms/2, ms/5, 0, quick))(o)
 		o.Drops = &observe.Drops{Reasons: true}
-		plant(o)
+		inject(o)
 	}
 }
 
@@ -61,26 +61,26 @@ func nftRule(hook string, handle uint64, counted bool, packets uint64) observe.F
 
 var firingOnDrops = []fires{
 	{name: "a rule with a counter, on the way in", cause: &firewallDrop,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			rules(o, nftRule("input", 7, true, 62), nftRule("output", 9, true, 0))
 			dropped(o, "NETFILTER_DROP", "nft_do_chain", "eth0", observe.DropData, true, 62)
 		}),
 		subject: Subject{Kind: "rule", NetNS: serverNS, Rule: "nft inet fw input_rules handle 7", Port: webPort}, minShare: 0.3,
 		fix: "nft delete rule inet fw input_rules handle 7", evidence: "counter of the rule=62"},
 	{name: "a rule without a counter, on the way out, next to one with", cause: &firewallDrop,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			rules(o, nftRule("output", 7, false, 0), nftRule("output", 8, true, 2))
 			dropped(o, "NETFILTER_DROP", "nft_do_chain", "", observe.DropData, false, 50)
 		}),
 		subject: Subject{Kind: "rule", Rule: "nft inet fw output_rules handle 7"}, minShare: 0.2, fix: "handle 7", evidence: "counter of the rule=none"},
 	{name: "iptables-legacy, which a kernel function tells from nftables", cause: &firewallDrop,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			rules(o, observe.FirewallRule{Backend: "iptables-legacy", Family: "ip", Table: "filter", Chain: "INPUT", Hooks: []string{"input"}, Number: 3, Text: "-A INPUT -j DROP", Verdict: "drop", Counted: true, Packets: 60})
 			dropped(o, "NETFILTER_DROP", "nf_hook_slow", "eth0", observe.DropData, true, 60)
 		}),
 		subject: Subject{Rule: "iptables-legacy ip filter INPUT rule 3"}, fix: "iptables-legacy -t filter -D INPUT 3"},
 	{name: "the policy of a chain, towards what the service calls", cause: &firewallDrop,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			p := nftRule("output", 0, false, 0)
 			p.Verdict, p.SrcPorts, p.Text = "policy drop", nil, "chain output_rules { type filter hook output policy drop }"
 			rules(o, p)
@@ -93,19 +93,19 @@ var firingOnDrops = []fires{
 		}),
 		subject: Subject{Rule: "nft inet fw output_rules policy", Port: dbPort, Addr: "10.7.7.7"}, minShare: 0.9, fix: "tcp dport 3306 accept"},
 	{name: "without the kernel's word, by the counter alone", cause: &firewallDrop,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			o.Drops = nil
 			rules(o, nftRule("input", 7, true, 62))
 		}),
 		subject: Subject{Rule: "nft inet fw input_rules handle 7"}, fix: "handle 7"},
 	{name: "clients elsewhere, of whom one packet in ten dies here", cause: &firewallDrop,
-		plant: strangers(func(o *observe.Observation) {
+		inject: strangers(func(o *observe.Observation) {
 			rules(o, nftRule("input", 7, true, 200))
 			dropped(o, "NETFILTER_DROP", "nft_do_chain", "eth0", observe.DropData, true, 200)
 		}),
 		subject: Subject{Rule: "nft inet fw input_rules handle 7"}, minShare: 0.05, fix: "handle 7"},
 	{name: "a rule that rejects", cause: &firewallReject,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			r := nftRule("input", 4, false, 0)
 			r.Verdict = "reject"
 			rules(o, r)
@@ -113,13 +113,13 @@ var firingOnDrops = []fires{
 		}),
 		subject: Subject{Rule: "nft inet fw input_rules handle 4"}, fix: "handle 4"},
 	{name: "a shaper", cause: &qdiscDrop,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			ns(o).Qdiscs = []observe.Qdisc{{Interface: "eth0", Kind: "tbf", Handle: "8001:", Parent: "root", Packets: 900, Drops: 80, Overlimits: 300, RateBits: 10e6}}
 			dropped(o, "QDISC_DROP", "__dev_queue_xmit", "eth0", observe.DropData, false, 80)
 		}),
 		subject: Subject{Kind: "interface", Interface: "eth0", Rule: "qdisc tbf 8001:"}, minShare: 0.2, fix: "shaped to 10 Mbit/s", evidence: "rate that it is shaped to=10"},
 	{name: "a shaper of which TCP knows at once", cause: &qdiscDrop,
-		plant: strangers(func(o *observe.Observation) {
+		inject: strangers(func(o *observe.Observation) {
 			o.Endpoints[0] = nginxServed().add(300, 9*ms, 3*ms, 0, parts{observe.Server: ms, observe.Network: 60 * ms}).lost(7000, 0).endpoint()
 			ns(o).Qdiscs = []observe.Qdisc{{Interface: "eth0", Kind: "tbf", Handle: "8001:", Parent: "root", Packets: 7394, Drops: 574, RateBits: 20e6}}
 			d := dropped(o, "QDISC_DROP", "__dev_queue_xmit", "eth0", observe.DropData, false, 546)
@@ -127,36 +127,36 @@ var firingOnDrops = []fires{
 		}),
 		subject: Subject{Kind: "interface", Interface: "eth0", Port: webPort}, minShare: 0.9, fix: "shaped to 20 Mbit/s", evidence: "before they left"},
 	{name: "an emulator", cause: &qdiscDrop,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			ns(o).Qdiscs = []observe.Qdisc{{Interface: "eth0", Kind: "netem", Handle: "8001:", Parent: "root", Packets: 900, Drops: 80, Loss: 0.1}}
 			dropped(o, "QDISC_DROP", "netem_enqueue", "eth0", observe.DropData, false, 80)
 		}),
 		subject: Subject{Interface: "eth0"}, fix: "take it away", evidence: "loss that it is configured to make=10 %"},
 	{name: "a BPF program at the ingress", cause: &tcIngressDrop,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			ns(o).Filters = []observe.TrafficFilter{{Interface: "eth0", Way: "ingress", Kind: "bpf", Name: "cni/lose", Program: 44, Preference: 1}}
 			dropped(o, "TC_INGRESS", "__netif_receive_skb_core", "eth0", observe.DropData, true, 55)
 		}),
 		subject: Subject{Interface: "eth0", Rule: "bpf pref 1 cni/lose (BPF program 44)"}, fix: "bpftool prog show id 44"},
 	{name: "a BPF program at the egress", cause: &tcEgressDrop,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			ns(o).Filters = []observe.TrafficFilter{{Interface: "eth0", Way: "egress", Kind: "bpf", Name: "tcx", Program: 45}}
 			dropped(o, "TC_EGRESS", "__dev_queue_xmit", "eth0", observe.DropData, false, 55)
 		}),
 		subject: Subject{Interface: "eth0"}, fix: "bpftool prog show id 45"},
 	{name: "a program of the driver's own", cause: &xdpDrop,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			ns(o).Links = []observe.Link{{Name: "eth0", Index: 2, MTU: 1500, XDP: "driver", XDPProgram: 46, Errors: map[string]uint64{"rx_dropped": 90}}}
 		}),
 		subject: Subject{Interface: "eth0"}, fix: "ip link set dev eth0 xdp off"},
 	{name: "a CPU's backlog is full", cause: &softnetBacklog,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			o.Sysctl["net.core.netdev_max_backlog"] = "1000"
 			dropped(o, "CPU_BACKLOG", "enqueue_to_backlog", "eth0", observe.DropData, true, 300)
 		}),
 		subject: Subject{Kind: "host"}, fix: "netdev_max_backlog", evidence: "net.core.netdev_max_backlog=1000"},
 	{name: "a veth whose other end takes less", cause: &mtuMismatch,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			ns(o).Links = []observe.Link{{Name: "eth0", Index: 2, MTU: 400, PeerNetNS: clientNS, PeerName: "eth1", PeerMTU: 1500}}
 			o.Namespaces = append(o.Namespaces, observe.NetNS{Inode: clientNS, PID: clientPID, Addrs: []string{"10.9.8.2"},
 				Links: []observe.Link{{Name: "eth1", Index: 2, MTU: 1500, PeerNetNS: serverNS, PeerName: "eth0", PeerMTU: 400}}})
@@ -165,7 +165,7 @@ var firingOnDrops = []fires{
 		}),
 		subject: Subject{Kind: "interface", NetNS: serverNS, Interface: "eth0"}, fix: "ip link set dev eth0 mtu 1500", evidence: "MTU of eth0"},
 	{name: "a veth of which no request comes through", cause: &mtuMismatch,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			served, calls := nginxServed(), callsTo(webPort, "10.9.8.1", clientPID, "wrk")
 			served.e.Connections, calls.e.Connections, calls.e.NetNS = 16, 16, clientNS
 			idle(o)
@@ -179,7 +179,7 @@ var firingOnDrops = []fires{
 		},
 		subject: Subject{Kind: "interface", NetNS: serverNS, Interface: "eth0", Port: webPort}, minShare: 0.99, fix: "mtu 1500"},
 	{name: "a veth of which nothing comes through on old connections", cause: &mtuMismatch,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			idle(o)
 			o.Endpoints = nil
 			web(o).Clients, web(o).Opened = 10, 0
@@ -191,7 +191,7 @@ var firingOnDrops = []fires{
 		},
 		subject: Subject{Kind: "interface", NetNS: serverNS, Port: webPort}, minShare: 0.99, fix: "mtu 1500"},
 	{name: "the message that a packet is too long is dropped", cause: &pmtuBlackhole,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			r := nftRule("input", 5, true, 20)
 			r.Protocol, r.DstPorts, r.Text = "icmp", nil, "icmp type destination-unreachable drop"
 			rules(o, r)
@@ -200,43 +200,43 @@ var firingOnDrops = []fires{
 		}),
 		subject: Subject{Port: webPort}, fix: "say that a packet is too long", evidence: "ICMP messages dropped"},
 	{name: "a ring that is full", cause: &nicRing,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			ns(o).Links = []observe.Link{{Name: "eth0", Index: 2, MTU: 1500, RxPackets: 9000, Errors: map[string]uint64{"rx_missed": 200}}}
 		}),
 		subject: Subject{Interface: "eth0"}, fix: "ethtool -G eth0", evidence: "rx_missed=200"},
 	{name: "a bad cable", cause: &linkErrors,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			ns(o).Links = []observe.Link{{Name: "eth0", Index: 2, MTU: 1500, RxPackets: 9000, Errors: map[string]uint64{"rx_crc": 120}}}
 		}),
 		subject: Subject{Interface: "eth0"}, fix: "cable", evidence: "rx_crc=120"},
 	{name: "two networks, a strict filter", cause: &rpFilterDrop,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			ns(o).Counters["TcpExt.IPReversePathFilter"] = 70
 			dropped(o, "IP_RPFILTER", "ip_rcv_finish_core", "eth1", observe.DropData, true, 70)
 		}),
 		subject: Subject{Interface: "eth1"}, fix: "net.ipv4.conf.eth1.rp_filter=2", evidence: "for instance from 10.9.8.2"},
 	{name: "a blackhole", cause: &noRoute,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			ns(o).Routes = []observe.Route{{Dst: "10.9.8.2/32", Kind: "blackhole", Table: 254}}
 			dropped(o, "IP_OUTNOROUTES", "__ip_queue_xmit", "", observe.DropData, false, 90)
 		}),
 		subject: Subject{NetNS: serverNS}, fix: "ip route del blackhole 10.9.8.2/32 table 254"},
 	{name: "connect() fails for lack of a route, and requests with it", cause: &noRoute,
-		plant: strangers(func(o *observe.Observation) {
+		inject: strangers(func(o *observe.Observation) {
 			o.Endpoints[0].Errors = 900
 			ns(o).Counters["Ip.OutNoRoutes"] = 900
 			o.CallErrors = []observe.CallError{{PID: nginxWorker1, Comm: "nginx", NetNS: serverNS, Call: "connect", Error: "ENETUNREACH", Calls: 90}}
 		}),
 		subject: Subject{NetNS: serverNS, Port: webPort}, minShare: 0.4, fix: "route"},
 	{name: "connect() fails at once, by a route that is unreachable", cause: &noRoute,
-		plant: strangers(func(o *observe.Observation) {
+		inject: strangers(func(o *observe.Observation) {
 			o.Endpoints[0].Errors, o.ErrorSeconds = 900, 1
 			ns(o).Routes = []observe.Route{{Dst: "10.0.0.0/8", Kind: "blackhole", Table: 254}, {Dst: "10.7.7.7/32", Kind: "unreachable", Table: 254}}
 			o.CallErrors = []observe.CallError{{PID: nginxWorker1, Comm: "nginx", NetNS: serverNS, Call: "connect", Error: "EHOSTUNREACH", Calls: 90, Path: "10.7.7.7"}}
 		}),
 		subject: Subject{NetNS: serverNS, Port: webPort, Addr: "10.7.7.7"}, minShare: 0.4, fix: "ip route del unreachable 10.7.7.7/32 table 254"},
 	{name: "a database that is down", cause: &neighbourUnresolved,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			o.Endpoints[0].Errors = 200
 			ns(o).Neighbours = []observe.Neighbour{{Addr: "10.7.7.7", Interface: "eth0", State: "failed"}}
 			o.Connects = append(o.Connects, observe.Connect{PID: nginxWorker1, Comm: "nginx", NetNS: serverNS, Family: "inet", Addr: "10.7.7.7", Port: dbPort, Calls: 40, Started: 40, Failed: 40})
@@ -245,7 +245,7 @@ var firingOnDrops = []fires{
 		}),
 		subject: Subject{Addr: "10.7.7.7", Interface: "eth0"}, fix: "ip neigh show dev eth0", evidence: "neighbour 10.7.7.7 on eth0=failed"},
 	{name: "a database that is down, and every request hangs", cause: &neighbourUnresolved,
-		plant: strangers(func(o *observe.Observation) {
+		inject: strangers(func(o *observe.Observation) {
 			t := nginxServed()
 			t.e.Unfinished = 20
 			e := t.endpoint()
@@ -257,23 +257,23 @@ var firingOnDrops = []fires{
 		}),
 		subject: Subject{Interface: "eth1", Port: dbPort}, minShare: 0.9, fix: "next hop"},
 	{name: "no room for another neighbour", cause: &neighbourTable,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			ns(o).Counters["Arp.table_fulls"] = 40
 			dropped(o, "NEIGH_CREATEFAIL", "ip_finish_output2", "eth0", observe.DropData, false, 60)
 		}),
 		subject: Subject{Kind: "host"}, fix: "gc_thresh3", evidence: "times that the table was full=40"},
 	{name: "fragments are missing", cause: &ipReassembly,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			dropped(o, "FRAG_REASM_TIMEOUT", "ip_expire", "eth0", "fragment", true, 60)
 		}),
 		subject: Subject{NetNS: serverNS}, fix: "fragments"},
 	{name: "a policy without keys", cause: &ipsecPolicy,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			dropped(o, "XFRM_POLICY", "ip_forward", "eth0", observe.DropData, true, 60)
 		}),
 		subject: Subject{NetNS: serverNS}, fix: "policies of both ends"},
 	{name: "damaged on the way", cause: &checksumErrors,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			dropped(o, "TCP_CSUM", "tcp_v4_rcv", "eth0", observe.DropData, true, 60)
 		}),
 		subject: Subject{NetNS: serverNS}, fix: "checksum offload"},

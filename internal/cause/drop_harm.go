@@ -39,7 +39,7 @@ const (
 	harmUnseen                  // segments of clients elsewhere, who alone see what it costs
 	harmFailed                  // requests failed
 	harmMute                    // connections came about, and no request came through
-	harmHeld                    // bytes waited at the sender, who was told at once that they were dropped
+	harmHeld                    // bytes waited at the sender, who knew at once that they were dropped
 )
 
 // harms is what a site did, the worst first.

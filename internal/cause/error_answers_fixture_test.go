@@ -30,7 +30,7 @@ func errors(served, called, behind int) func(*observe.Observation) {
 var _ = fixturePair(
 	fires{
 		name: "a limit of the upstream that is passed on", cause: &errorAnswers,
-		plant: errors(503, 429, 429), subject: Subject{Kind: "listener", PID: fpmMaster, Port: fpmPort}, minShare: 0.79,
+		inject: errors(503, 429, 429), subject: Subject{Kind: "listener", PID: fpmMaster, Port: fpmPort}, minShare: 0.79,
 		fix: "refuses by a limit of its own (429 Too Many Requests)", evidence: "the last of them asked for=GET /stock (20)",
 	},
 	miss{"an upstream that says no to what is not there", &errorAnswers, errors(0, 404, 404), "no request is answered with an error"},
@@ -40,7 +40,7 @@ var _ = fixturePair(
 var _ = fixturePair(
 	fires{
 		name: "an upstream that fails, and a service that tries again", cause: &errorAnswers,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			stuck(stuckWeb(40), waitShare(nginxMaster, 160_000*ms, 36, goSleepChain))(o)
 			errors(0, 500, 500)(o)
 		},

@@ -79,7 +79,7 @@ func atOnce(l *ledger) (most, pid int) {
 // behindAnother counts those of the slowest requests that waited unread for most
 // of their time, and came in while the same process had another one of them in
 // hand. Where few requests are long, and each holds up many, the slowest are the
-// long ones themselves, and of those that wait only the first has a place beside
+// long ones themselves, and of those that wait only the first has a place next to
 // each.
 func behindAnother(l *ledger, pid int) int {
 	n := 0

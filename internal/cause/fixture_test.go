@@ -150,11 +150,11 @@ func fixturePair(f fires, near ...miss) bool {
 	return true
 }
 
-// check runs one cause on the fixture changed by plant.
-func check(c *Cause, plant func(*observe.Observation)) Result {
+// check runs one cause on the fixture changed by inject.
+func check(c *Cause, inject func(*observe.Observation)) Result {
 	o := healthy()
-	if plant != nil {
-		plant(o)
+	if inject != nil {
+		inject(o)
 	}
 	return c.Judge(NewView(o))
 }

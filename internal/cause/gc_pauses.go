@@ -24,7 +24,7 @@ var gcPauses = Cause{
 	Check:         checkGC,
 }
 
-// gcThreads are the names of threads that collect garbage and do nothing else
+// gcThreads are the names of GC threads, which collect garbage and do nothing else
 // (HotSpot; cut to 15 bytes by the kernel).
 var gcThreads = []string{"GC Thread#", "G1 Main Marker", "G1 Conc#", "G1 Refine#", "G1 Service", "ParGC Thread#", "Concurrent Mark", "ZWorker#", "ZDirector", "ZDriver", "Shenandoah"}
 
@@ -131,7 +131,7 @@ func garbageFunction(e *executed) (name string, share float64) {
 var goCollector = []string{"runtime.scan", "runtime.gcDrain", "runtime.gcAssist", "runtime.gcBgMarkWorker", "runtime.greyobject", "runtime.findObject", "runtime.mark", "runtime.(*gcWork)",
 	"runtime.(*mspan).", "runtime.(*sweepLocked).", "runtime.heapBits", "runtime.typePointers", "runtime.tryDeferToSpanScan", "runtime.bgsweep"}
 
-// collectsIn says that a function is a part of a collector of garbage.
+// collectsIn says that a function is a part of a garbage collector.
 func collectsIn(name string) bool {
 	return slices.ContainsFunc(goCollector, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) ||
 		slices.ContainsFunc(gcFunctions, func(part string) bool { return strings.Contains(name, part) })

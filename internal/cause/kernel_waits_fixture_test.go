@@ -76,15 +76,15 @@ var insides = []struct {
 func firingOnKernelWaits() []fires {
 	out := []fires{{
 		name: "the daemon of the log waits for its disk", cause: &syslogBlocked,
-		plant:   stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, syslogChain)),
+		inject:  stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, syslogChain)),
 		subject: Subject{PID: nginxMaster}, minShare: 0.89, fix: "fluentd (pid 520) reads the log and is late", evidence: "/dev/log",
 	}, {
 		name: "a serial console", cause: &slowConsole,
-		plant:   stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, consoleChain)),
+		inject:  stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, consoleChain)),
 		subject: Subject{PID: nginxMaster, Path: "/dev/ttyS0"}, minShare: 0.89, fix: "Ctrl-Q", evidence: "terminal=fd 1",
 	}, {
 		name: "the limit of its group leaves a service no room", cause: &swapThrash,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, insideChain(observe.InsideSwap, "", "")))(o)
 			o.Cgroups = append(o.Cgroups, observe.Cgroup{Path: "/shop", Version: 1, PIDs: []int{nginxWorker1}, MemoryLimitBytes: 64 << 20, MemoryUsedBytes: 63 << 20,
 				MemoryFile: "/sys/fs/cgroup/memory/shop/memory.limit_in_bytes"})
@@ -92,19 +92,19 @@ func firingOnKernelWaits() []fires {
 		subject: Subject{Kind: "cgroup", PID: nginxMaster, Path: "/shop"}, minShare: 0.7, fix: "echo 134217728 > /sys/fs/cgroup/memory/shop/memory.limit_in_bytes", evidence: "memory of control group /shop=63",
 	}, {
 		name: "who waits for room in its group swaps too", cause: &swapThrash,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, insideChain(observe.InsideGroupMemory, "", "")))(o)
 			o.Use.VM["pswpin"] = 20_000
 		},
 		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "keep it from being swapped", evidence: "meanwhile=20,000 pages were swapped in",
 	}, {
-		name: "another thread maps large tables", cause: &mmapLockContention, plant: mapsTables,
+		name: "another thread maps large tables", cause: &mmapLockContention, inject: mapsTables,
 		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "thread 111 (loader) has the lock while mmap(MAP_POPULATE)", evidence: "who seems to hold it=thread 111 (nginx), which runs",
 	}}
 	for i, c := range insides {
 		out = append(out, fires{
 			name: insideName("requests wait so", i), cause: c.cause,
-			plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, insideChain(c.inside, c.call, "fd 5 → /srv/data/x"))),
+			inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, insideChain(c.inside, c.call, "fd 5 → /srv/data/x"))),
 			subject: Subject{PID: nginxMaster, Path: "/srv/data"}, minShare: 0.7, fix: c.fix, evidence: "what is waited for=fd 5 → /srv/data/x",
 		})
 	}

@@ -20,7 +20,7 @@ func kernelFunction(name string, total uint64) observe.ProfileFunction {
 	return function(observe.FrameKernel, name, "vmlinux", total/4, total, 2)
 }
 
-// onArray plants requests that wait for a disk of an array.
+// onArray injects requests that wait for a disk of an array.
 func onArray(a observe.RAIDArray, slowNS int64, requests float64) func(*observe.Observation) {
 	return func(o *observe.Observation) {
 		c := diskChain
@@ -31,7 +31,7 @@ func onArray(a observe.RAIDArray, slowNS int64, requests float64) func(*observe.
 	}
 }
 
-// dropped plants requests that wait for a disk while something holds.
+// dropped injects requests that wait for a disk while something holds.
 func whileReading(slowNS int64, requests float64, more func(*observe.Observation)) func(*observe.Observation) {
 	return func(o *observe.Observation) {
 		stuck(stuckWeb(20), waitShare(nginxMaster, slowNS, requests, diskChain))(o)
@@ -53,22 +53,22 @@ var mirror = observe.RAIDArray{Name: "md0", Level: "raid1", Devices: 2, Working:
 func firingOnKernelWork() []fires {
 	app := Subject{Kind: "process", PID: appPID, Port: appPort}
 	return []fires{
-		{name: "hpet", cause: &slowClocksource, plant: working(20*ms, "read_hpet", 500, func(o *observe.Observation) {
+		{name: "hpet", cause: &slowClocksource, inject: working(20*ms, "read_hpet", 500, func(o *observe.Observation) {
 			o.State.Clocksource, o.State.Clocksources = "hpet", []string{"tsc", "hpet", "acpi_pm"}
 		}), subject: app, minShare: 0.5, fix: "echo tsc >", evidence: "clocksource=hpet"},
-		{name: "a session file for each of a hundred", cause: &filesPerRequest, plant: working(20*ms, "do_sys_openat2", 600, nil),
+		{name: "a session file for each of a hundred", cause: &filesPerRequest, inject: working(20*ms, "do_sys_openat2", 600, nil),
 			subject: app, minShare: 0.6, fix: "open_file_cache", evidence: "CPU time in do_sys_openat2=0.667"},
-		{name: "threads that wake each other", cause: &contextSwitchThrash, plant: working(20*ms, "__schedule", 500, func(o *observe.Observation) {
+		{name: "threads that wake each other", cause: &contextSwitchThrash, inject: working(20*ms, "__schedule", 500, func(o *observe.Observation) {
 			process(o, appPID).Timeslices = 600_000
 		}), subject: app, minShare: 0.5, fix: "fewer threads", evidence: "switched to=60000"},
-		{name: "a debug log", cause: &logFlooding, plant: working(20*ms, "ext4_file_write_iter", 700, func(o *observe.Observation) {
+		{name: "a debug log", cause: &logFlooding, inject: working(20*ms, "ext4_file_write_iter", 700, func(o *observe.Observation) {
 			process(o, appPID).Writes = []observe.WrittenFile{{Path: "/var/log/app/debug.log", Bytes: 900 << 20}}
 		}), subject: app, minShare: 0.7, fix: "log level", evidence: "/var/log/app/debug.log"},
-		{name: "a mirror that is rebuilt", cause: &raidDegraded, plant: onArray(mirror, 90_000*ms, 19),
+		{name: "a mirror that is rebuilt", cause: &raidDegraded, inject: onArray(mirror, 90_000*ms, 19),
 			subject: Subject{PID: nginxMaster, Path: "/srv/data"}, minShare: 0.89, fix: "mdadm --detail /dev/md0", evidence: "md0 (raid1) has 1 of 2 disks, and is at work on itself (recovery)"},
-		{name: "a script frees memory", cause: &cachesDropped, plant: whileReading(90_000*ms, 19, dropsCaches),
+		{name: "a script frees memory", cause: &cachesDropped, inject: whileReading(90_000*ms, 19, dropsCaches),
 			subject: Subject{PID: nginxMaster}, minShare: 0.89, fix: "free-memory.sh (4711)", evidence: "drops of the caches in the window=3"},
-		{name: "millions of inodes", cause: &slabBloat, plant: whileReading(90_000*ms, 19, muchSlab),
+		{name: "millions of inodes", cause: &slabBloat, inject: whileReading(90_000*ms, 19, muchSlab),
 			subject: Subject{PID: nginxMaster}, minShare: 0.89, fix: "slabtop", evidence: "what cannot be freed"},
 	}
 }

@@ -277,10 +277,10 @@ func asleep(seconds int64) parts { return parts{observe.RecvWait: seconds * 1000
 // slow; what lies unread in its sockets shows it.
 func TestUnreadRequests(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		plant func(*observe.Observation)
-		want  bool
-		fix   string
+		name   string
+		inject func(*observe.Observation)
+		want   bool
+		fix    string
 	}{
 		{"nothing is read at all", unread(nginxServed(), 6, asleep(12)), true, "find what its threads wait for"},
 		{"the process is stopped", func(o *observe.Observation) {
@@ -293,7 +293,7 @@ func TestUnreadRequests(t *testing.T) {
 		{"requests that were read and are worked on", unread(nginxServed().add(100, ms, ms, 0, quick), 20, parts{observe.RecvWait: ms, observe.Server: 9000 * ms}), false, ""},
 		{"what a client here has not read", unread(dbCalled().add(100, ms, ms, 0, quick), 6, asleep(12)), false, ""},
 	} {
-		r := check(&applicationSlowToRead, c.plant)
+		r := check(&applicationSlowToRead, c.inject)
 		if got := len(r.Findings) > 0; got != c.want {
 			t.Errorf("%s: found %v, want %v (%s%s)", c.name, got, c.want, r.RuledOut, r.NotChecked)
 			continue

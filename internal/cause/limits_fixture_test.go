@@ -79,16 +79,16 @@ func init() { firingOnCPU = append(firingOnCPU, firingOnLimits...) }
 
 var firingOnLimits = []fires{
 	{
-		name: "in the window", cause: &containerOOMKilled, plant: func(o *observe.Observation) { killed(o, "python3", 4) },
+		name: "in the window", cause: &containerOOMKilled, inject: func(o *observe.Observation) { killed(o, "python3", 4) },
 		subject: Subject{PID: appPID, Comm: "python3", Port: appPort, Path: shopPath}, minShare: 1, fix: "docker update --memory 1024m --memory-swap 1024m shop", evidence: "its own memory when it was killed=505",
 	},
 	{
-		name: "gone before the window", cause: &containerOOMKilled, plant: func(o *observe.Observation) { killed(o, "python3", -60) },
+		name: "gone before the window", cause: &containerOOMKilled, inject: func(o *observe.Observation) { killed(o, "python3", -60) },
 		subject: Subject{PID: appPID, Path: shopPath}, minShare: 1, fix: "docker start shop", evidence: "python3 (pid 500), 70 s before its end",
 	},
 	{
 		name: "removed, and the engine remembers its name", cause: &containerOOMKilled,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			killed(o, "python3", -60)
 			o.Containers[0] = observe.Container{ID: shopID, Name: "shop", Engine: "docker", State: "removed", EndedAt: -60}
 		},
@@ -96,7 +96,7 @@ var firingOnLimits = []fires{
 	},
 	{
 		name: "asked for by its port, whose callers are refused", cause: &containerOOMKilled,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			killed(o, "python3", -60)
 			o.Filter.Port = webPort
 			o.Connects = append(o.Connects, observe.Connect{PID: nginxWorker1, Comm: "nginx", NetNS: serverNS, Family: "inet", Addr: "10.9.8.1", Port: appPort, Calls: 50, Started: 50, Failed: 50, Refused: 50})
@@ -105,7 +105,7 @@ var firingOnLimits = []fires{
 	},
 	{
 		name: "the log could not be read, but the group counts", cause: &containerOOMKilled,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			killed(o, "python3", 4)
 			o.OOMKills = nil
 			o.Gaps = []observe.Gap{{Kind: observe.KindKernelLog, Because: "not permitted", Partial: true}}
@@ -115,7 +115,7 @@ var firingOnLimits = []fires{
 	},
 	{
 		name: "one worker, whose parent goes on", cause: &containerOOMKilled,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			k := killed(o, "python3", 4)
 			o.Containers[0] = observe.Container{ID: shopID, Name: "shop", Engine: "docker", State: "running"}
 			p := process(o, appPID)
@@ -129,7 +129,7 @@ var firingOnLimits = []fires{
 	},
 	{
 		name: "a container of no engine, two seconds before, and its callers are refused", cause: &containerOOMKilled,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			killed(o, "python3", -2)
 			o.Containers = nil
 			o.Filter.Port = webPort
@@ -139,7 +139,7 @@ var firingOnLimits = []fires{
 	},
 	{
 		name: "as the window began", cause: &containerOOMKilled,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			k := killed(o, "python3", 0)
 			k.At = -0.2
 		},
@@ -147,14 +147,14 @@ var firingOnLimits = []fires{
 	},
 	{
 		name: "a unit", cause: &hostOOMKilled,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			o.OOMKills = []observe.OOMKill{{At: -100, PID: 900, Comm: "mariadbd", Host: true, Cgroup: "/system.slice/mariadb.service", Unit: "mariadb.service", AnonBytes: 20 << 30, By: "backup"}}
 		},
 		subject: Subject{PID: 900, Comm: "mariadbd"}, minShare: 1, fix: "systemctl restart mariadb.service", evidence: "who asked for memory when there was none left=backup",
 	},
 	{
 		name: "seen while it ran", cause: &jvmHeapOverLimit,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			killed(o, "java", 4)
 			o.Heaps = []observe.Heap{{PID: appPID, Comm: "java", Runtime: "jvm", MaxBytes: 1995 << 20, From: "default", Published: true}}
 		},
@@ -162,7 +162,7 @@ var firingOnLimits = []fires{
 	},
 	{
 		name: "gone, and the engine knows its options", cause: &jvmHeapOverLimit,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			killed(o, "java", -60)
 			o.Containers[0].Heap = &observe.Heap{Runtime: "jvm", MaxBytes: 2 << 30, From: "-Xmx2g"}
 		},
@@ -170,7 +170,7 @@ var firingOnLimits = []fires{
 	},
 	{
 		name: "an option of node", cause: &nodeHeapOverLimit,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			killed(o, "node", 4)
 			o.Heaps = []observe.Heap{{PID: appPID, Comm: "node", Runtime: "node", MaxBytes: 4 << 30, From: "--max-old-space-size=4096"}}
 		},
@@ -178,7 +178,7 @@ var firingOnLimits = []fires{
 	},
 	{
 		name: "eight workers", cause: &workersOverLimit,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			killed(o, "gunicorn", 4).AnonBytes = 70 << 20
 			for i := range 7 {
 				o.Processes = append(o.Processes, observe.Process{PID: appPID + 1 + i, PPID: 1, Comm: "gunicorn", Container: shopID, Cgroup: shopPath})
@@ -188,7 +188,7 @@ var firingOnLimits = []fires{
 	},
 	{
 		name: "killed twice", cause: &leakTowardLimit,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			k := *killed(o, "app", 4)
 			k.At = -236
 			o.OOMKills = append([]observe.OOMKill{k}, o.OOMKills...)
@@ -196,12 +196,12 @@ var firingOnLimits = []fires{
 		subject: Subject{PID: appPID}, minShare: 1, fix: "heap dump", evidence: "from one kill to the next it took=240 s",
 	},
 	{
-		name: "not listening yet", cause: &slowStart, plant: func(o *observe.Observation) { begins(o) },
+		name: "not listening yet", cause: &slowStart, inject: func(o *observe.Observation) { begins(o) },
 		subject: Subject{Kind: "cgroup", PID: appPID, Comm: "java", Path: shopPath}, minShare: 1, fix: "from 0.1 to 1 CPUs", evidence: "waited for a CPU=0.9;",
 	},
 	{
 		name: "listens since the middle of the window", cause: &slowStart,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			begins(o)
 			o.Connects[len(o.Connects)-1].Established = 30
 			o.Namespaces[0].Listeners = append(o.Namespaces[0].Listeners, observe.Listener{Proto: "tcp", Addr: "10.9.8.1", Port: 8080, Inode: 78, PID: appPID, PIDs: []int{appPID}, Since: 6})
@@ -210,7 +210,7 @@ var firingOnLimits = []fires{
 	},
 	{
 		name: "gone at the end", cause: &slowStart,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p, c := begins(o)
 			p.UserSeconds, p.RunDelaySeconds, p.EndedIn, c.EndedIn = 0, 0, true, true
 		},
@@ -218,19 +218,19 @@ var firingOnLimits = []fires{
 	},
 	{
 		name: "shares of a container", cause: &lowCPUWeight,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			starved(o)
 			o.Cgroups[0].CPUWeight, o.Cgroups[0].WeightFile = 2, "/sys/fs/cgroup/cpu/docker/x/cpu.shares"
 		},
 		subject: Subject{Kind: "cgroup", Path: shopPath, Port: appPort}, minShare: 0.5, fix: "echo 1024 > /sys/fs/cgroup/cpu/docker/x/cpu.shares", evidence: "CPU weight of container shop (3c5a6e1f0c2b)=2",
 	},
 	{
-		name: "a nice value", cause: &lowCPUWeight, plant: func(o *observe.Observation) { starved(o).Nice = 10 },
+		name: "a nice value", cause: &lowCPUWeight, inject: func(o *observe.Observation) { starved(o).Nice = 10 },
 		subject: Subject{Kind: "process", Port: appPort}, minShare: 0.5, fix: "renice -n 0 -p $(ps -L -o lwp= -p 500)", evidence: "its nice value",
 	},
 	{
 		name: "one CPU of two", cause: &affinityTooNarrow,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			starved(o).CPUs = "0"
 			o.Use.PerCPU = []observe.CPUTime{{User: 9.9, Idle: 0.1}, {User: 1, Idle: 9}}
 		},
@@ -238,7 +238,7 @@ var firingOnLimits = []fires{
 	},
 	{
 		name: "a cpuset", cause: &affinityTooNarrow,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			p := starved(o)
 			p.CPUs, p.CPUSet = "0", "/sys/fs/cgroup/cpuset"+shopPath+"/cpuset.cpus"
 			o.Use.PerCPU = []observe.CPUTime{{User: 9.9, Idle: 0.1}, {User: 1, Idle: 9}}
@@ -247,12 +247,12 @@ var firingOnLimits = []fires{
 	},
 	{
 		name: "a process of SCHED_FIFO", cause: &realtimeHog,
-		plant:   func(o *observe.Observation) { starved(o); process(o, hog).Policy = "fifo" },
+		inject:  func(o *observe.Observation) { starved(o); process(o, hog).Policy = "fifo" },
 		subject: Subject{Kind: "process", PID: hog, Comm: "backup"}, minShare: 0.5, fix: "chrt --all-tasks --other --pid 0 300", evidence: "policy fifo=1",
 	},
 	{
 		name: "two fifths of the CPUs", cause: &cpuSteal,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			starved(o)
 			o.Use.CPU = observe.CPUTime{User: 10, Steal: 8, Idle: 2}
 			followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 1})
@@ -260,12 +260,12 @@ var firingOnLimits = []fires{
 		subject: Subject{Kind: "host"}, minShare: 0.4, fix: "burst credits", evidence: "CPU time that the hypervisor took=0.4",
 	},
 	{
-		name: "a quota of one CPU", cause: &jvmSerialGC, plant: func(o *observe.Observation) { serial(o) },
+		name: "a quota of one CPU", cause: &jvmSerialGC, inject: func(o *observe.Observation) { serial(o) },
 		subject: Subject{PID: appPID, Comm: "java"}, minShare: 0.2, fix: "ActiveProcessorCount=2", evidence: "CPUs that it sees=1, for the quota",
 	},
 	{
 		name: "above memory.high", cause: &memoryHighThrottled,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			_, c := grouped(o, "app", 1, 0)
 			with(o, appServed().add(100, ms, ms, 0, computed))
 			c.Version, c.MemoryHighBytes, c.MemoryUsedBytes, c.MemoryAtHigh, c.MemoryStallSeconds, c.HighFile = 2, 100<<20, 104<<20, 900, 7, "/sys/fs/cgroup/x/memory.high"
@@ -274,7 +274,7 @@ var firingOnLimits = []fires{
 	},
 	{
 		name: "no room for files", cause: &pageCacheThrash,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			c := onDisk(o)
 			c.MemoryLimitBytes, c.MemoryUsedBytes, c.Refaults, c.MemoryFile = 64<<20, 64<<20, 90_000, "/sys/fs/cgroup/memory/x/memory.limit_in_bytes"
 		},
@@ -282,14 +282,14 @@ var firingOnLimits = []fires{
 	},
 	{
 		name: "writes", cause: &cgroupIOThrottled,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			onDisk(o).IO = []observe.IOLimit{{Disk: "vda", Number: "254:0", File: "/sys/fs/cgroup/blkio/x/blkio.throttle.write_iops_device", WriteIOPS: 100, WriteBPS: 1e9, Writes: 990, WriteBytes: 4e6}}
 		},
 		subject: Subject{Kind: "cgroup", Path: shopPath, Port: appPort}, minShare: 0.8, fix: "echo '254:0 400' > /sys/fs/cgroup/blkio/x/blkio.throttle.write_iops_device", evidence: "writes a second on vda by container shop (3c5a6e1f0c2b)=99",
 	},
 	{
 		name: "threads refused, connections reset", cause: &pidsLimit,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			_, c := grouped(o, "app", 1, 0)
 			c.PIDsLimit, c.Tasks, c.PIDsRefused, c.PIDsFile = 20, 20, 50, "/sys/fs/cgroup/pids/x/pids.max"
 			with(o, appServed().add(50, ms, ms, 0, quick).add(50, ms, ms, observe.FlagReset|observe.FlagUnanswered, quick))

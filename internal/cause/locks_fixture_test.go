@@ -62,32 +62,32 @@ var (
 var firingOnLocks = []fires{
 	{
 		name: "goroutines queue for a lock, and who holds it sleeps", cause: &lockConvoy,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goLockChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goLockChain)),
 		subject: Subject{PID: nginxMaster, Port: webPort}, minShare: 0.7, fix: "sleeps at orders.book orders.go:43", evidence: "who seems to hold it=goroutine 15, which sleeps",
 	},
 	{
 		name: "goroutines queue for a lock whose owner is not known", cause: &lockConvoy,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goUnownedChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goUnownedChain)),
 		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "Go writes that down nowhere", evidence: "stack of goroutine 19=orders.book orders.go:41",
 	},
 	{
 		name: "threads of Python queue for a lock", cause: &lockConvoy,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, pythonLockChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, pythonLockChain)),
 		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "sleeps at book booking.py:78", evidence: "who seems to hold it=thread 111, which sleeps",
 	},
 	{
 		name: "threads of Python in a circle", cause: &deadlock,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, pythonRoundChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, pythonRoundChain)),
 		subject: Subject{PID: nginxWorker1}, minShare: 0.7, fix: "py-spy dump", evidence: "stack of thread 111=transfer booking.py:85",
 	},
 	{
 		name: "monitors of Java in a circle", cause: &deadlock,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, javaRoundChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, javaRoundChain)),
 		subject: Subject{PID: nginxWorker1}, minShare: 0.7, fix: "Thread.print -l", evidence: "Java monitor 0x55f2b67e3d10 of a Booking$Account",
 	},
 	{
 		name: "several shells start one program without end", cause: &shortLivedProcessStorm,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			app(o, "app", 1, 9)
 			full(o)
 			with(o, appServed().add(100, ms, ms, 0, computed))
@@ -100,22 +100,22 @@ var firingOnLocks = []fires{
 	},
 	{
 		name: "requests wait for a channel", cause: &lockConvoy,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goChannelChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goChannelChain)),
 		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "bound the wait with a time limit", evidence: "what they wait for=a value from a channel",
 	},
 	{
 		name: "handlers of Go that sleep", cause: &applicationSleep,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goSleepChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goSleepChain)),
 		subject: Subject{PID: nginxMaster, Port: webPort}, minShare: 0.7, fix: "sleeps at orders.retry orders.go:90", evidence: "where it sleeps=orders.retry orders.go:90",
 	},
 	{
 		name: "workers that sleep at a place that is not known", cause: &applicationSleep,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, sleepChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, sleepChain)),
 		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "Who answers sleeps, about 4.44 s", evidence: "the longest=5",
 	},
 	{
 		name: "goroutines in a circle", cause: &deadlock,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goRoundChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goRoundChain)),
 		subject: Subject{PID: nginxWorker1}, minShare: 0.7, fix: "inferred", evidence: "goroutines of the circle=51, 83",
 	},
 }

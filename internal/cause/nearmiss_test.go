@@ -11,10 +11,10 @@ import (
 // miss looks like the cause and is not: a sign without effect, or the effect
 // of something else.
 type miss struct {
-	name  string
-	cause *Cause
-	plant func(*observe.Observation)
-	why   string // in the reason it is ruled out with
+	name   string
+	cause  *Cause
+	inject func(*observe.Observation)
+	why    string // in the reason it is ruled out with
 }
 
 var nearMisses = []miss{
@@ -129,7 +129,7 @@ func TestNearMissesDoNotFire(t *testing.T) {
 	for _, c := range allNearMisses() {
 		tested[c.cause.ID] = true
 		t.Run(string(c.cause.ID)+"/"+c.name, func(t *testing.T) {
-			r := check(c.cause, c.plant)
+			r := check(c.cause, c.inject)
 			for _, f := range r.Findings {
 				t.Errorf("fires: %s (%s)", f.Impact.Text, evidence(&f))
 			}

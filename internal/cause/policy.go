@@ -107,7 +107,7 @@ const (
 const (
 	raceShare   = 0.9  // of the calls without an answer that were looked at
 	raceMost    = 0.3  // of the calls: an upstream that is gone takes more
-	raceAllowed = 20e6 // ns, beside two round trips
+	raceAllowed = 20e6 // ns, next to two round trips
 )
 
 // Network: network_loss.go.

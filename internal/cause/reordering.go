@@ -27,7 +27,7 @@ func checkReordering(v *View) Result {
 		}
 		twice := l.ns.Counters["TcpExt.TCPDSACKRecv"] + l.ns.Counters["TcpExt.TCPDSACKOfoRecv"]
 		seen := l.ns.Counters["TcpExt.TCPSACKReorder"] + l.ns.Counters["TcpExt.TCPTSReorder"] + l.ns.Counters["TcpExt.TCPRenoReorder"]
-		// One that was retransmitted before the window may be told to have come twice in it.
+		// One that was retransmitted before the window may count as having come twice in it.
 		again := max(l.ns.Counters["Tcp.RetransSegs"], twice)
 		k := l.cost(1, observe.Retrans, observe.Network)
 		because := fmt.Sprintf("%s of %s segments that were retransmitted%s had arrived already, reordering was seen %s times", count(twice), count(again), where(l.ns), count(seen))

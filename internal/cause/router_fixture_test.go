@@ -36,7 +36,7 @@ func callingInVain(o *observe.Observation) {
 
 var firingInRouters = []fires{
 	{name: "a rule in a router that no process lives in", cause: &firewallDrop,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			r := nftRule("forward", 7, true, 62)
 			router(o).Firewall = &observe.Firewall{Rules: []observe.FirewallRule{r}, All: 1}
 			droppedThere(o, "NETFILTER_DROP", "nft_do_chain", observe.DropData, true, 62)
@@ -44,7 +44,7 @@ var firingInRouters = []fires{
 		subject: Subject{Kind: "rule", NetNS: routerNS, Rule: "nft inet fw forward_rules handle 7", Port: webPort}, minShare: 0.3,
 		fix: "ip netns exec edge nft delete rule inet fw forward_rules handle 7"},
 	{name: "a blackhole in a router, which connects had met before the window", cause: &noRoute,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			callingInVain(o)
 			router(o).Routes = []observe.Route{{Dst: "10.7.0.0/16", Kind: "blackhole", Table: 77}, {Dst: "192.0.2.0/24", Kind: "prohibit", Table: 254}}
 			d := droppedThere(o, "", "ip_error", observe.DropSYN, true, 80)
@@ -52,7 +52,7 @@ var firingInRouters = []fires{
 		},
 		subject: Subject{NetNS: routerNS, Port: dbPort, Addr: "10.7.7.7"}, minShare: 0.9, fix: "ip netns exec edge ip route del blackhole 10.7.0.0/16 table 77"},
 	{name: "a client on this host, all of whose SYNs die in a router", cause: &firewallDrop,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			strangers(func(o *observe.Observation) {
 				o.Namespaces = append(o.Namespaces, observe.NetNS{Inode: clientNS, PID: clientPID, Addrs: []string{"10.9.8.2"}, Counters: map[string]uint64{},
 					Sockets: []observe.SocketGroup{{Side: "called", Addr: "10.9.8.2", Remote: "10.9.8.1", Port: webPort, States: map[string]int{"SYN_SENT": 12}, LocalPorts: 12, PIDs: []int{clientPID}}}})

@@ -6,12 +6,12 @@ const (
 	cronPID, cronShell, cronJob = 600, 601, 602
 )
 
-// nightly plants a backup on full CPUs, started by a program of that name.
+// nightly injects a backup on full CPUs, started by a program of that name.
 func nightly(by string, waits float64) func(*observe.Observation) {
 	return func(o *observe.Observation) {
 		for i := range firing {
 			if firing[i].cause == &cpuSaturated {
-				firing[i].plant(o)
+				firing[i].inject(o)
 				break
 			}
 		}
@@ -26,7 +26,7 @@ func nightly(by string, waits float64) func(*observe.Observation) {
 	}
 }
 
-// slowly plants CPUs at a part of their clock rate.
+// slowly injects CPUs at a part of their clock rate.
 func slowly(mhz uint64, server int64) func(*observe.Observation) {
 	return func(o *observe.Observation) {
 		working(server, "do_syscall_64", 10, nil)(o)
@@ -41,11 +41,11 @@ func stuckCPU(o *observe.Observation) {
 
 func firingOnMachine() []fires {
 	return []fires{
-		{name: "a backup that cron started", cause: &scheduledJobCollision, plant: nightly("cron", 1),
+		{name: "a backup that cron started", cause: &scheduledJobCollision, inject: nightly("cron", 1),
 			subject: Subject{Kind: "process", PID: cronShell}, minShare: 0.3, fix: "another time", evidence: "who started it=cron (pid 600)"},
-		{name: "a third of the clock rate", cause: &cpuFrequencyCapped, plant: slowly(1000, 20*ms),
+		{name: "a third of the clock rate", cause: &cpuFrequencyCapped, inject: slowly(1000, 20*ms),
 			subject: Subject{PID: appPID}, minShare: 0.5, fix: "too hot", evidence: "frequency of the CPUs, mean=1000"},
-		{name: "a CPU stuck for 23 s", cause: &softLockup, plant: also(quiet(nginxServed().add(100, ms, ms, 0, quick).add(20, ms, ms, 0, parts{observe.Server: 5000 * ms})), stuckCPU),
+		{name: "a CPU stuck for 23 s", cause: &softLockup, inject: also(quiet(nginxServed().add(100, ms, ms, 0, quick).add(20, ms, ms, 0, parts{observe.Server: 5000 * ms})), stuckCPU),
 			subject: Subject{NetNS: serverNS}, minShare: 0.8, fix: "virtual machine", evidence: "CPU#1 stuck for 23s"},
 	}
 }

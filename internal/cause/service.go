@@ -9,7 +9,7 @@ import (
 )
 
 // Service is one listening end with the processes behind it. Listeners of the
-// same namespace and port (SO_REUSEPORT, IPv4 beside IPv6) are one Service.
+// same namespace and port (SO_REUSEPORT, IPv4 next to IPv6) are one Service.
 type Service struct {
 	NS        *observe.NetNS
 	Listeners []*observe.Listener

@@ -13,7 +13,7 @@ func overTLS(each, rtt int64) *traffic {
 var _ = fixturePair(
 	fires{
 		name: "a server that asks somebody before it answers a ClientHello", cause: &tlsHandshakeSlow,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			app(o, "app", 0.5, 0.1)
 			with(o, overTLS(251*ms, ms/10))
 		},
@@ -29,7 +29,7 @@ var _ = fixturePair(
 var _ = fixturePair(
 	fires{
 		name: "signatures with a long key", cause: &tlsHandshakeSlow,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			app(o, "app", 9.5, 0.4)
 			with(o, overTLS(180*ms, ms/10))
 			o.Profile.Processes = append(o.Profile.Processes, observe.ProfileProcess{PID: appPID, Samples: 920, Functions: []observe.ProfileFunction{

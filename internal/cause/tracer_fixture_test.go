@@ -14,7 +14,7 @@ func traced(server int64, stopped int) func(*observe.Observation) {
 }
 
 var _ = fixturePair(fires{
-	name: "strace", cause: &tracerAttached, plant: traced(40*ms, 80),
+	name: "strace", cause: &tracerAttached, inject: traced(40*ms, 80),
 	subject: Subject{Kind: "process", PID: nginxWorker1, Port: webPort}, minShare: 0.9, fix: "kill 300", evidence: "its tracer=backup (pid 300)",
 },
 	miss{"nobody traces", &tracerAttached, nil, "no process that answers was seen stopped"},

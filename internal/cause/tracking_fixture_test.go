@@ -14,10 +14,10 @@ func invalidRule(hook string, counted bool, packets uint64) observe.FirewallRule
 }
 
 // retrying is a service whose clients' SYNs die now and then.
-func retrying(plant func(*observe.Observation)) func(*observe.Observation) {
+func retrying(inject func(*observe.Observation)) func(*observe.Observation) {
 	return losing(func(o *observe.Observation) {
 		o.Endpoints[1].SynRetrans, o.Endpoints[1].Connections = 60, 60
-		plant(o)
+		inject(o)
 	})
 }
 
@@ -31,14 +31,14 @@ func tracks(n *observe.NetNS, timeout, loose string, ct observe.Conntrack) {
 
 var firingOnTracking = []fires{
 	{name: "a full table next to a rule without a counter", cause: &conntrackFull,
-		plant: retrying(func(o *observe.Observation) {
+		inject: retrying(func(o *observe.Observation) {
 			tracks(ns(o), "432000", "1", observe.Conntrack{Entries: 300, PeakEntries: 300, Max: 300, Drop: 90})
 			rules(o, invalidRule("input", false, 0))
 			dropped(o, "NETFILTER_DROP", "nf_hook_slow", "eth0", observe.DropSYN, true, 90)
 		}),
 		subject: Subject{Kind: "namespace", NetNS: serverNS}, fix: "nf_conntrack_max", evidence: "packets dropped because the table was full=90"},
 	{name: "a full table in a router, whose rule drops handshakes of entries that were thrown out", cause: &conntrackFull,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			r := router(o)
 			tracks(r, "432000", "1", observe.Conntrack{Entries: 300, PeakEntries: 300, Max: 300, EarlyDrop: 500})
 			r.Firewall = &observe.Firewall{Rules: []observe.FirewallRule{invalidRule("forward", true, 62)}, All: 1}
@@ -46,7 +46,7 @@ var firingOnTracking = []fires{
 		}),
 		subject: Subject{Kind: "namespace", NetNS: routerNS, Port: webPort}, fix: "nf_conntrack_max", evidence: "entries thrown out to make room=500"},
 	{name: "a router that forgets idle connections", cause: &conntrackForgot,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			r := router(o)
 			tracks(r, "30", "0", observe.Conntrack{Entries: 40, PeakEntries: 60, Max: 262144})
 			r.Firewall = &observe.Firewall{Rules: []observe.FirewallRule{invalidRule("forward", true, 62)}, All: 1}
@@ -55,7 +55,7 @@ var firingOnTracking = []fires{
 		subject: Subject{Kind: "rule", NetNS: routerNS, Rule: "nft inet fw forward handle 4", Port: webPort}, minShare: 0.3,
 		fix: "ip netns exec edge sysctl -w net.netfilter.nf_conntrack_tcp_timeout_established=86400"},
 	{name: "a table that was emptied, and a policy that drops", cause: &conntrackForgot,
-		plant: losing(func(o *observe.Observation) {
+		inject: losing(func(o *observe.Observation) {
 			tracks(ns(o), "432000", "1", observe.Conntrack{Entries: 12, PeakEntries: 200, Max: 262144})
 			p := nftRule("input", 0, false, 0)
 			p.Verdict, p.DstPorts, p.Some, p.Text = "policy drop", nil, false, "chain input { type filter hook input policy drop }"
@@ -63,7 +63,7 @@ var firingOnTracking = []fires{
 			dropped(o, "NETFILTER_DROP", "nft_do_chain", "eth0", observe.DropData, true, 62)
 		}),
 		subject: Subject{Kind: "rule", NetNS: serverNS}, minShare: 0.3, fix: "conntrack -F"},
-	{name: "many neighbours, each of which was tried once", cause: &neighbourUnresolved, plant: crawling(12),
+	{name: "many neighbours, each of which was tried once", cause: &neighbourUnresolved, inject: crawling(12),
 		subject: Subject{Interface: "eth0", Port: dbPort, NetNS: serverNS}, minShare: 0.9, fix: "ip neigh show dev eth0", evidence: "connections to 10.7.7.1:3306 and 11 other addresses"},
 }
 

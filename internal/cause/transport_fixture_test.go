@@ -50,7 +50,7 @@ func cutCalls(n, cut int, seq uint32, took int64) *traffic {
 	return t
 }
 
-// callsCut plants them, and requests that fail by them.
+// callsCut injects them, and requests that fail by them.
 func callsCut(t *traffic, cut int) func(*observe.Observation) {
 	return func(o *observe.Observation) {
 		quiet(failing(fpmServed(), 500, cut), t)(o)
@@ -66,7 +66,7 @@ func callsCut(t *traffic, cut int) func(*observe.Observation) {
 var firingOnTransport = []fires{
 	{
 		name: "the upstream is not there", cause: &upstreamRefused,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			quiet(failing(nginxServed(), 1000, 990))(o)
 			ns(o).Listeners = ns(o).Listeners[:1]
 			o.Connects = nil
@@ -77,7 +77,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "one of two upstreams elsewhere is gone", cause: &upstreamRefused,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			quiet(failing(fpmServed(), 1000, 40))(o)
 			connects(o, fpmChild1, "inet", "10.7.7.7", dbPort, observe.Connect{Calls: 40, Failed: 40, Refused: 40})
 		},
@@ -85,7 +85,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "clients find nothing that listens", cause: &upstreamRefused,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			quiet(failing(nginxServed(), 1000, 0))(o)
 			connects(o, clientPID, "inet", "10.7.7.7", 9123, observe.Connect{Calls: 500, Failed: 500, Refused: 500})
 		},
@@ -93,7 +93,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "clients get no answer to their SYNs", cause: &connectTimeout,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			quiet(failing(nginxServed(), 1000, 0))(o)
 			connects(o, clientPID, "inet", "10.7.7.7", 9123, observe.Connect{Calls: 40, Failed: 40})
 		},
@@ -101,7 +101,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "in a namespace that began within the window", cause: &upstreamRefused,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			quiet(failing(fpmServed(), 1000, 900))(o)
 			connects(o, fpmChild1, "inet", "127.0.0.1", dbPort, observe.Connect{Calls: 900, Failed: 900, Refused: 900})
 			o.Connects[len(o.Connects)-1].NetNS = 99
@@ -110,7 +110,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "a host that is gone", cause: &connectTimeout,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			quiet(failing(fpmServed(), 200, 60))(o)
 			connects(o, fpmChild1, "inet", "10.7.7.7", dbPort, observe.Connect{Calls: 60, Failed: 60, Unreachable: 50})
 		},
@@ -119,7 +119,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "each request gives up after half a second", cause: &connectTimeout,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			quiet(fpmServed().add(60, ms/10, ms/20, 0, halfSecond))(o)
 			connects(o, fpmChild1, "inet", "10.7.7.7", dbPort, observe.Connect{Calls: 60, Failed: 60})
 		},
@@ -127,7 +127,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "IPv6 leads nowhere", cause: &ipv6Fallback,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			quiet(fpmServed().add(60, ms/10, ms/20, 0, halfSecond))(o)
 			connects(o, fpmChild1, "inet6", "2001:db8::7", dbPort, observe.Connect{Calls: 60, Failed: 60})
 			connects(o, fpmChild1, "inet", "10.7.7.7", dbPort, observe.Connect{Calls: 60, Established: 60})
@@ -136,7 +136,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "a connection for each call over 4 ms", cause: &connectionChurn,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			c := dbCalled().add(500, 4*ms, 4*ms, 0, parts{observe.Server: ms, observe.Network: 4 * ms})
 			c.e.Connections, c.e.Handshake = 500, 500*4*ms
 			quiet(fpmServed().add(500, ms, ms, 0, parts{observe.Server: 10 * ms}), c)(o)
@@ -145,7 +145,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "half-open connections that nobody answers", cause: &synFlood,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			idle(o)
 			ns(o).Sysctl["net.ipv4.tcp_syncookies"], ns(o).Sysctl["net.ipv4.tcp_max_syn_backlog"] = "0", "128"
 			ns(o).Counters["TcpExt.TCPSynRetrans"] = 300
@@ -157,7 +157,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "a burst of far clients, cookies off", cause: &synQueueOverflow,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			idle(o)
 			ns(o).Sysctl["net.ipv4.tcp_syncookies"], ns(o).Sysctl["net.ipv4.tcp_max_syn_backlog"] = "0", "128"
 			ns(o).Sockets = append(ns(o).Sockets, observe.SocketGroup{Side: "served", Port: webPort, States: map[string]int{"SYN_RECV": 90}})
@@ -167,7 +167,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "resets instead of retries", cause: &abortOnOverflow,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			ns(o).Sysctl["net.ipv4.tcp_abort_on_overflow"] = "1"
 			ns(o).Counters["TcpExt.ListenOverflows"], ns(o).Counters["TcpExt.EmbryonicRsts"] = 900, 800
 			web(o).Limit, web(o).QueuePeak, web(o).Drops, web(o).Opened = 10, 11, 900, 1000
@@ -176,7 +176,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "uploads do not fit", cause: &receiveBufferPruned,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			quiet(uploads())(o)
 			ns(o).Counters["TcpExt.TCPRcvQDrop"] = 700
 		},
@@ -184,7 +184,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "the socket is locked for long", cause: &socketBacklogDrop,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			quiet(uploads())(o)
 			ns(o).Counters["TcpExt.TCPBacklogDrop"] = 200
 		},
@@ -192,7 +192,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "timestamps of several machines behind one address", cause: &pawsDrop,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			quiet(uploads())(o)
 			ns(o).Counters["TcpExt.PAWSEstab"] = 90
 		},
@@ -200,7 +200,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "answers are cut off", cause: &timeWaitBuckets,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			quiet(nginxServed().add(1000, ms, ms, 0, quick).add(50, ms, ms, observe.FlagReset|observe.FlagTruncated, quick))(o)
 			ns(o).Counters["TcpExt.TCPTimeWaitOverflow"] = 900
 			ns(o).Sysctl["net.ipv4.tcp_max_tw_buckets"] = "10"
@@ -209,7 +209,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "all of tcp_mem is in use", cause: &tcpMemoryPressure,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			quiet(uploads())(o)
 			ns(o).SockStat = map[string]int64{"TCP.mem": 900}
 			ns(o).Counters["TcpExt.TCPMemoryPressures"] = 4
@@ -219,7 +219,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "orphans are reset", cause: &orphansLimit,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			quiet(nginxServed().add(1000, ms, ms, 0, quick).add(50, ms, ms, observe.FlagReset|observe.FlagTruncated, quick))(o)
 			ns(o).SockStat = map[string]int64{"TCP.orphan": 5000}
 			o.KernelLog = []observe.KernelLine{{Kind: "orphans", Count: 3}}
@@ -229,7 +229,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "a hundred closed connections are kept", cause: &closeWaitLeak,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			idle(o)
 			ns(o).Sockets = append(ns(o).Sockets, observe.SocketGroup{Side: "served", Port: webPort, States: map[string]int{"CLOSE_WAIT": 90}})
 			process(o, nginxWorker1).FDs, process(o, nginxWorker1).FDLimit = 100, 100
@@ -239,7 +239,7 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "segments overtake each other", cause: &reordering,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			quiet(nginxServed().add(500, 20*ms, ms, observe.FlagReordered, parts{observe.Server: 2 * ms, observe.Network: 15 * ms, observe.Retrans: 10 * ms}).lost(6000, 300))(o)
 			for name, n := range map[string]uint64{"TcpExt.TCPDSACKRecv": 290, "TcpExt.TCPSACKReorder": 200, "Tcp.RetransSegs": 300} {
 				ns(o).Counters[name] = n
@@ -249,22 +249,22 @@ var firingOnTransport = []fires{
 	},
 	{
 		name: "a log daemon that does not read", cause: &unixDatagramBlocked,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, datagramChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, datagramChain)),
 		subject: Subject{Kind: "process", PID: nginxMaster, Port: webPort}, minShare: 0.7, fix: "backup (pid 530) has the other end", evidence: "full=fd 9 → unix to /run/app/log",
 	},
 	{
 		name: "nscd does not answer", cause: &nssStall,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, nameChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, nameChain)),
 		subject: Subject{Kind: "process", PID: nginxMaster, Port: webPort}, minShare: 0.7, fix: "nsswitch.conf", evidence: "asked at=unix to /run/nscd/socket",
 	},
 	{
 		name: "kept connections are closed as requests are sent", cause: &keepaliveRace,
-		plant:   callsCut(cutCalls(450, 30, 7, ms), 30),
+		inject:  callsCut(cutCalls(450, 30, 7, ms), 30),
 		subject: Subject{Kind: "destination", PID: fpmMaster, Port: dbPort}, minShare: 0.05, fix: "close idle connections to 10.7.7.7:3306 sooner", evidence: "calls without an answer=30",
 	},
 	{
 		name: "60 kB after a pause, 40 ms away", cause: &slowStartAfterIdle,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			t := nginxServed().add(200, 41*ms, 40*ms, 0, parts{observe.Server: 2 * ms, observe.Network: 120 * ms}).peers(8, 40*ms)
 			for i := range t.list {
 				t.list[i].BytesOut = 60_000

@@ -238,13 +238,13 @@ func (v *View) wantedFDs(p *observe.Process) int {
 // farMoreFDs times the present limit of open files is enough.
 const farMoreFDs = 4
 
-// raisedFDs is wantedFDs, and how prlimit(1) is told.
+// raisedFDs is wantedFDs, as an argument of prlimit(1).
 func (v *View) raisedFDs(p *observe.Process) (want int, limit string) {
 	want = v.wantedFDs(p)
 	return want, nofile(p, want)
 }
 
-// nofile is a limit of open files as prlimit(1) is told it for a process, which may not
+// nofile is a limit of open files as prlimit(1) takes it for a process, which may not
 // be known: the hard limit stays where it allows as many.
 func nofile(p *observe.Process, want int) string {
 	if p != nil && p.FDHard >= want {

@@ -9,7 +9,7 @@ import (
 )
 
 // UDPReceiveBufferOverflow: a datagram that does not fit into its socket's
-// receive buffer is dropped, and nobody is told (__udp_enqueue_schedule_skb,
+// receive buffer is dropped, and nobody learns of it (__udp_enqueue_schedule_skb,
 // net/ipv4/udp.c): who asked waits for its own time limit. Whoever reads such a
 // socket is to read faster, or to have more room.
 const UDPReceiveBufferOverflow ID = "udp-receive-buffer-overflow"

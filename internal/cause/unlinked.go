@@ -11,7 +11,7 @@ import (
 // SightKind is what kind of trouble was seen.
 type SightKind string
 
-// The kinds of trouble that may stand beside harm without being linked to it.
+// The kinds of trouble that may stand next to harm without being linked to it.
 const (
 	SightDrop      SightKind = "drop"       // packets dropped at one place
 	SightStopped   SightKind = "stopped"    // a process that is stopped, or traced and halted

@@ -7,7 +7,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// TestUnlinked asks for trouble that no finding is about, beside harm and without.
+// TestUnlinked asks for trouble that no finding is about, next to harm and without.
 func TestUnlinked(t *testing.T) {
 	v := harmed(func(e *observe.Endpoint) { e.Statuses = map[string]uint64{"2xx": 900, "5xx": 100} })
 	v.Processes = []observe.Process{{PID: 70, Comm: "shop", State: "S"}, {PID: 80, Comm: "helper", State: "T"}}

@@ -58,7 +58,7 @@ func ends(end observe.WaitEnd, text string, hops ...observe.WaitHop) observe.Wai
 	return observe.WaitChain{Threads: []int{hops[0].TID}, Count: 8, Hops: hops, End: end, Text: text, BackTo: -1}
 }
 
-// stuck plants waits on a machine with CPU to spare.
+// stuck injects waits on a machine with CPU to spare.
 func stuck(g *observe.WaitGraph, shares ...observe.WaitShare) func(*observe.Observation) {
 	return func(o *observe.Observation) {
 		quiet(nginxServed().add(100, ms, ms, 0, quick).add(20, ms, ms, 0, parts{observe.Server: 5000 * ms}))(o)
@@ -164,85 +164,85 @@ var (
 var firingOnWaits = []fires{
 	{
 		name: "SIGSTOP", cause: &processStopped,
-		plant:   stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, stoppedSelf)),
+		inject:  stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, stoppedSelf)),
 		subject: Subject{Kind: "process", PID: nginxWorker1, Comm: "nginx", NetNS: serverNS}, minShare: 0.89,
 		fix: "kill -CONT 101", evidence: "state of nginx (pid 101)=T",
 	},
 	{
 		name: "a frozen control group", cause: &processStopped,
-		plant:   stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, frozenSelf)),
+		inject:  stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, frozenSelf)),
 		subject: Subject{PID: nginxWorker1, Path: "/sys/fs/cgroup/docker/abc/cgroup.freeze"}, minShare: 0.89, fix: "echo 0 > /sys/fs/cgroup/docker/abc/cgroup.freeze",
 	},
 	{
 		name: "a debugger", cause: &processStopped,
-		plant:   stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, tracedSelf)),
+		inject:  stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, tracedSelf)),
 		subject: Subject{PID: nginxWorker1}, minShare: 0.89, fix: "Its tracer is backup (pid 300)",
 	},
 	{
 		name: "a pipe whose reader is stopped", cause: &processStopped,
-		plant:   stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, pipeToStopped)),
+		inject:  stuck(stuckWeb(20), waitShare(nginxMaster, 90_000*ms, 19, pipeToStopped)),
 		subject: Subject{PID: collectorPID, Comm: "fluentd"}, minShare: 0.89, fix: "kill -CONT 520",
 	},
 	{
 		name: "two threads", cause: &deadlock,
-		plant:   stuck(stuckWeb(8), waitShare(nginxMaster, 30_000*ms, 6, roundChain)),
+		inject:  stuck(stuckWeb(8), waitShare(nginxMaster, 30_000*ms, 6, roundChain)),
 		subject: Subject{PID: nginxWorker1, Port: webPort}, minShare: 0.7, fix: "same order", evidence: "threads of the circle=111, 112",
 	},
 	{
 		name: "incident F", cause: &logCollectorStalled,
-		plant:   stuck(stuckWeb(40), waitShare(nginxMaster, 190_000*ms, 39, logChain)),
+		inject:  stuck(stuckWeb(40), waitShare(nginxMaster, 190_000*ms, 39, logChain)),
 		subject: Subject{Kind: "destination", Addr: "127.0.0.1", Port: 24224, PID: enginePID, NetNS: serverNS}, minShare: 0.9,
 		fix: "mode=non-blocking", evidence: "nothing has passed there=23",
 	},
 	{
 		name: "a collector elsewhere", cause: &logCollectorStalled,
-		plant:   stuck(stuckWeb(40), waitShare(nginxMaster, 190_000*ms, 39, remoteLogChain)),
+		inject:  stuck(stuckWeb(40), waitShare(nginxMaster, 190_000*ms, 39, remoteLogChain)),
 		subject: Subject{Addr: "10.7.7.9", Port: 24224}, minShare: 0.9, fix: "which is not on this host",
 	},
 	{
 		name: "the reader is busy with something else", cause: &blockedOnPipe,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, pipeChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, pipeChain)),
 		subject: Subject{Kind: "process", PID: nginxMaster, Port: webPort}, minShare: 0.7, fix: "backup (pid 530) has the other end", evidence: "full=fd 9 → pipe:[77]",
 	},
 	{
 		name: "connect() waits", cause: &unixSocketBacklog,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, unixChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, unixChain)),
 		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "Give it more workers", evidence: "queue=unix to /run/app.sock",
 	},
 	{
 		name: "flock", cause: &blockedOnFileLock,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, fileChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, fileChain)),
 		subject: Subject{PID: nginxMaster, Path: "/var/lock/app"}, minShare: 0.7, fix: "slowray wait 530", evidence: "who holds it=backup (pid 530), which sleeps",
 	},
 	{
 		name: "the owner sleeps", cause: &lockConvoy,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, lockChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, lockChain)),
 		subject: Subject{PID: nginxMaster, Port: webPort}, minShare: 0.7, fix: "outside of the lock", evidence: "its owner=thread 111 (nginx) of nginx (pid 101), which sleeps",
 	},
 	{
 		name: "a log that is synced", cause: &fsyncBound,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, fsyncChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, fsyncChain)),
 		subject: Subject{PID: nginxMaster, Path: "/var/lib/app"}, minShare: 0.7, fix: "group commit", evidence: "wal (ext4 on /dev/vda1)",
 	},
 	{
 		name: "reads from a slow disk", cause: &blockedOnDisk,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, diskChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, diskChain)),
 		subject: Subject{PID: nginxMaster}, minShare: 0.7, fix: "iostat", evidence: "busiest disk, vda",
 	},
 	{
 		name: "a file system in user space", cause: &blockedOnDisk,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, fuseChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, fuseChain)),
 		subject: Subject{PID: nginxMaster, Path: "/mnt/photos"}, minShare: 0.7, fix: "the process that serves /mnt/photos",
 	},
 	{
 		name: "who serves a file system sleeps", cause: &blockedOnDisk,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, servedChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, servedChain)),
 		subject: Subject{Kind: "process", PID: backupPID, Comm: "backup", Path: "/mnt/photos/1.jpg (fuse.photos on photos)"}, minShare: 0.7,
 		fix: "a limit or a pause in its options", evidence: "who serves it=backup (pid 530), which sleeps",
 	},
 	{
 		name: "who serves a file system asks another machine", cause: &blockedOnDisk,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			s := waitShare(nginxMaster, 40_000*ms, 9, servedFarChain)
 			s.LongestNS = 200 * ms
 			stuck(stuckWeb(10), s)(o)
@@ -251,7 +251,7 @@ var firingOnWaits = []fires{
 	},
 	{
 		name: "a mail host that is gone", cause: &blockedOnRemote,
-		plant:   stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, remoteChain)),
+		inject:  stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, remoteChain)),
 		subject: Subject{Kind: "destination", Addr: "10.7.7.8", Port: 25, NetNS: serverNS}, minShare: 0.7, fix: "does not answer the SYN", evidence: "connection=fd 17",
 	},
 }

@@ -10,7 +10,7 @@ import (
 // late is a request that waits for a worker for 250 ms, which then takes 50 ms.
 var late = parts{observe.AcceptWait: 250 * ms, observe.Server: 50 * ms, observe.Network: ms / 10}
 
-// lateInSocket is the same of a server that takes up connections at once.
+// lateInSocket is the same of a server that accepts connections at once.
 var lateInSocket = parts{observe.RecvWait: 250 * ms, observe.Server: 50 * ms, observe.Network: ms / 10}
 
 // appServer makes app an application server of that kind with a pool.
@@ -80,19 +80,19 @@ func executorAs(change func(*observe.ThreadPool)) observe.ThreadPool {
 // firingOnServers are the causes about web and application servers, see firing.
 var firingOnServers = []fires{
 	{
-		name: "an executor of Java, requests in its queue", cause: &threadPoolExhausted, plant: threadPool(executor, parts{observe.Server: 300 * ms}),
+		name: "an executor of Java, requests in its queue", cause: &threadPoolExhausted, inject: threadPool(executor, parts{observe.Server: 300 * ms}),
 		subject: Subject{Kind: "pool", PID: appPID, Port: appPort}, minShare: 0.8, fix: "Give the pool more threads: 25, where it has 4", evidence: "threads that had something in hand at every look=4",
 	},
 	{
 		name: "a pool of Python, requests in their sockets", cause: &threadPoolExhausted,
-		plant: threadPool(executorAs(func(p *observe.ThreadPool) {
+		inject: threadPool(executorAs(func(p *observe.ThreadPool) {
 			p.Name, p.Root, p.At, p.Stack, p.Idle = "python3", "_worker thread.py", "work booking.py:101", []string{"work booking.py:101", "_worker thread.py:83"}, 8
 		}), lateInSocket),
 		subject: Subject{Kind: "pool", PID: appPID, Path: "work booking.py:101"}, minShare: 0.8, fix: "50 ms in place of 300 ms", evidence: "where=work booking.py:101 ← _worker",
 	},
 	{
 		name: "the threads of libuv", cause: &threadPoolExhausted,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			threadPool(executorAs(func(p *observe.ThreadPool) { p.Name = "node" }), parts{observe.Server: 300 * ms})(o)
 			for i := range o.Processes {
 				if o.Processes[i].PID == appPID {
@@ -104,7 +104,7 @@ var firingOnServers = []fires{
 	},
 	{
 		name: "goroutines that a semaphore lets through", cause: &threadPoolExhausted,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			threadPool(observe.ThreadPool{Goroutines: true, Root: "orders.(*Desk).handle", Busy: 4, At: "orders.(*Desk).book desk.go:41", Does: []observe.PoolCall{{Name: "sleeping", Share: 1}}}, parts{observe.Server: 300 * ms})(o)
 			for i := range o.Processes {
 				if o.Processes[i].PID == appPID {
@@ -115,12 +115,12 @@ var firingOnServers = []fires{
 		subject: Subject{Kind: "pool", PID: appPID, Port: appPort, Path: "orders.(*Desk).book desk.go:41"}, minShare: 0.8, fix: "Give the pool more goroutines: 25, where it has 4", evidence: "goroutines that had something in hand at every look=4",
 	},
 	{
-		name: "all four workers, by the requests", cause: &apacheWorkersExhausted, plant: fourTaken(observe.KindApache, "MaxRequestWorkers", late),
+		name: "all four workers, by the requests", cause: &apacheWorkersExhausted, inject: fourTaken(observe.KindApache, "MaxRequestWorkers", late),
 		subject: Subject{Kind: "pool", PID: appPID, Port: appPort, Path: "/etc/app.conf:7"}, minShare: 0.8, fix: "MaxRequestWorkers from 4 to", evidence: "workers taken, mean=4",
 	},
 	{
 		name: "keep-alive connections hold the workers", cause: &apacheWorkersExhausted,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			fourTaken(observe.KindApache, "MaxRequestWorkers", quick)(o)
 			o.AppServers[0].Pools[0].PerConn = true
 			listens(o).Clients, listens(o).QueueMean = 34, 30
@@ -129,7 +129,7 @@ var firingOnServers = []fires{
 	},
 	{
 		name: "two processes of two threads", cause: &uwsgiWorkersBusy,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			fourTaken(observe.KindUWSGI, "processes", late)(o)
 			o.AppServers[0].Pools[0].Threads, o.AppServers[0].Pools[0].Setting.Value = 2, "2"
 			o.AppServers[0].Log = []observe.LogKind{{Kind: "listen-queue-full", Count: 3, Example: "*** uWSGI listen queue of socket"}}
@@ -138,7 +138,7 @@ var firingOnServers = []fires{
 	},
 	{
 		name: "on a unix socket, by the workers' system calls", cause: &gunicornWorkersBusy,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			fourTaken(observe.KindGunicorn, "workers", late)(o)
 			o.Endpoints = nil
 			*listens(o) = observe.Listener{Proto: "unix", Path: "/run/g.sock", PID: appPID, PIDs: []int{appPID}, Limit: 2048, QueueMean: 20, QueuePeak: 22, Samples: 40}
@@ -149,7 +149,7 @@ var firingOnServers = []fires{
 	},
 	{
 		name: "five bursts, and idle between them", cause: &gunicornWorkersBusy,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			appServer(o, observe.KindGunicorn, observe.WorkerPool{Name: "workers", Knob: "workers", Limit: 4, Setting: observe.Setting{Value: "4", File: "/etc/app.conf", Line: 7}})
 			t := appServed().add(110, ms/10, ms/20, 0, late)
 			with(o, t)
@@ -162,12 +162,12 @@ var firingOnServers = []fires{
 		subject: Subject{Kind: "pool", PID: appPID, Path: "/etc/app.conf:7"}, minShare: 0.8, fix: "workers of gunicorn from 4 to", evidence: "workers taken, mean=3.667",
 	},
 	{
-		name: "requests wait in the socket", cause: &tomcatThreadsExhausted, plant: fourTaken(observe.KindTomcat, "maxThreads", lateInSocket),
+		name: "requests wait in the socket", cause: &tomcatThreadsExhausted, inject: fourTaken(observe.KindTomcat, "maxThreads", lateInSocket),
 		subject: Subject{Kind: "pool", PID: appPID, Path: "/etc/app.conf:7"}, minShare: 0.8, fix: "maxThreads", evidence: "of it waiting to be taken up, mean=250",
 	},
 	{
 		name: "no more is accepted", cause: &haproxyMaxconn,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			a := proxiedApp(o, "")
 			a.Pools[0].Limit, a.Pools[0].Setting.Value = 10, "10"
 			listens(o).Clients, listens(o).QueueMean = 60, 50
@@ -177,7 +177,7 @@ var firingOnServers = []fires{
 	},
 	{
 		name: "four at the server, the rest in the queue", cause: &haproxyServerQueue,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			proxiedApp(o, "4")
 			with(o, appServed().add(2000, ms/10, ms/20, 0, parts{observe.Server: 200 * ms}), engineCalled().add(2000, ms/10, ms/20, 0, parts{observe.Server: 20 * ms}))
 		},
@@ -185,7 +185,7 @@ var firingOnServers = []fires{
 	},
 	{
 		name: "every connection to the server fails", cause: &haproxyNoServer,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			proxiedApp(o, "")
 			o.Connects = append(o.Connects, observe.Connect{PID: appPID, NetNS: serverNS, Family: "inet", Addr: "10.7.7.9", Port: 8080, Calls: 900, Started: 900, Failed: 900})
 			t := appServed().add(300, ms/10, ms/20, 0, quick)
@@ -196,29 +196,29 @@ var firingOnServers = []fires{
 	},
 	{
 		name: "three connections to the database", cause: &connectionPoolExhausted,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			pooled(o, 3)
 			with(o, appServed().add(2900, ms/10, ms/20, 0, parts{observe.Server: 80 * ms}), appCallsDB().add(2900, ms/10, ms/20, 0, parts{observe.Server: 10 * ms}))
 		},
 		subject: Subject{Kind: "destination", Addr: "10.7.7.7", Port: dbPort, PID: appPID}, minShare: 0.8, fix: "from 3 towards", evidence: "calls under way at once, mean=2.9",
 	},
 	{
-		name: "one in twenty stands in the same line", cause: &phpFPMSlowScript, plant: slowScript(100, 1500*ms),
+		name: "one in twenty stands in the same line", cause: &phpFPMSlowScript, inject: slowScript(100, 1500*ms),
 		subject: Subject{Kind: "pool", PID: fpmMaster, Port: fpmPort, Path: "/srv/lib.php:3"}, minShare: 0.8, fix: "/srv/lib.php:3", evidence: "entries in the slow log=100",
 	},
 	{
 		name: "requests of an address are counted as one client's", cause: &nginxLimitReq,
-		plant:   limited("req", 2000, 3, 4),
+		inject:  limited("req", 2000, 3, 4),
 		subject: Subject{Kind: "process", PID: nginxMaster, Port: webPort, Path: "/etc/nginx/nginx.conf:30"}, minShare: 0.4, fix: "allows 10r/s", evidence: "clients that were turned away=3",
 	},
 	{
 		name: "more connections than allowed", cause: &nginxLimitConn,
-		plant:   limited("conn", 2000, 1, 1),
+		inject:  limited("conn", 2000, 1, 1),
 		subject: Subject{Kind: "process", PID: nginxMaster, Port: webPort}, minShare: 0.4, fix: "real_ip_header",
 	},
 	{
 		name: "workers killed, requests lost", cause: &uwsgiHarakiri,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			cutOff(o, observe.KindUWSGI, "harakiri")
 			o.Endpoints[0].Unanswered = 40
 		},
@@ -226,7 +226,7 @@ var firingOnServers = []fires{
 	},
 	{
 		name: "workers killed, requests lost", cause: &gunicornWorkerTimeout,
-		plant: func(o *observe.Observation) {
+		inject: func(o *observe.Observation) {
 			cutOff(o, observe.KindGunicorn, "worker-timeout")
 			o.Endpoints[0].Unanswered = 40
 		},

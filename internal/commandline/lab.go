@@ -9,18 +9,18 @@ import (
 // slowray-lab.
 type Lab struct {
 	List  LabList  `cmd:"" help:"List the incidents."`
-	Run   LabRun   `cmd:"" help:"Plant an incident, measure what really hurts, let slowray look, compare."`
+	Run   LabRun   `cmd:"" help:"Inject an incident, measure what really hurts, let slowray look, compare."`
 	Bench LabBench `cmd:"" help:"Draw incidents that nobody designed, and score what slowray says of them."`
-	Demo  LabDemo  `cmd:"" help:"Plant an incident and print slowray's report on it."`
-	Shell LabShell `cmd:"" help:"Plant an incident, keep its load running, and give a shell inside."`
-	Fleet LabFleet `cmd:"" help:"Simulate a fleet of hosts with a planted anomaly, and ship what it does."`
+	Demo  LabDemo  `cmd:"" help:"Inject an incident and print slowray's report on it."`
+	Shell LabShell `cmd:"" help:"Inject an incident, keep its load running, and give a shell inside."`
+	Fleet LabFleet `cmd:"" help:"Simulate a fleet of hosts with an injected anomaly, and ship what it does."`
 	Clean LabClean `cmd:"" help:"Put back what a killed run left behind."`
 }
 
 // LabList lists the incidents.
 type LabList struct{}
 
-// LabRun plants incidents; the exit status is 1 where slowray was wrong.
+// LabRun injects incidents; the exit status is 1 where slowray was wrong.
 type LabRun struct {
 	Names     []string      `arg:"" optional:"" name:"name" complete:"incidents" help:"Incidents, or \"all\"."`
 	All       bool          `help:"All incidents and controls, as a scoreboard."`
@@ -119,7 +119,7 @@ type LabFleet struct {
 	Hosts     int           `default:"50" placeholder:"N" help:"How many hosts (${default})."`
 	Endpoints int           `default:"10" placeholder:"N" help:"How many endpoints each, about (${default})."`
 	For       time.Duration `default:"5m" placeholder:"D" help:"How long (${default})."`
-	Scenario  string        `placeholder:"NAME" help:"What is planted; without it all is well."`
+	Scenario  string        `placeholder:"NAME" help:"What is injected; without it all is well."`
 	After     time.Duration `default:"2m" placeholder:"D" help:"When it begins (${default} after the first second)."`
 	Size      float64       `default:"1" placeholder:"X" help:"How hard it hits, times the scenario's own (${default})."`
 	To        string        `placeholder:"URL" help:"Where to ship it: clickhouse://host/database, victorialogs://host:9428, otlp+http://host:4318. Without it nothing is sent, and counted only."`
@@ -128,12 +128,12 @@ type LabFleet struct {
 	Every     time.Duration `default:"5s" placeholder:"D" help:"How much a batch holds (${default})."`
 	Like      string        `placeholder:"DIR" type:"existingdir" help:"A history of slowray record: the services' requests take the shapes of its endpoints'."`
 	Seed      uint64        `default:"1" placeholder:"N" help:"Another fleet, and other seconds (${default})."`
-	JSON      bool          `name:"json" help:"Print what was planted and shipped as JSON."`
+	JSON      bool          `name:"json" help:"Print what was injected and shipped as JSON."`
 }
 
 // Help is printed by --help, above the flags.
 func (*LabFleet) Help() string {
-	return `Simulates a fleet: web servers, applications, databases and caches that call each other, with days and weekends, bursts, deploys, restarts and scheduled jobs, and ships what its hosts would ship. What is planted is printed, to compare with slowray fleet why. docs/fleet-accuracy.md has more.`
+	return `Simulates a fleet: web servers, applications, databases and caches that call each other, with days and weekends, bursts, deploys, restarts and scheduled jobs, and ships what its hosts would ship. What is injected is printed, to compare with slowray fleet why. docs/fleet-accuracy.md has more.`
 }
 
 // Validate is called by the command line parser.

@@ -102,7 +102,7 @@ func refuse(parsed *kong.Context, err error) int {
 }
 
 // Execute runs a command and gives its exit status. Only commands that can be ended early
-// ask for a context; when they have been told to end and do not end in time, leave ends
+// ask for a context; when they have been asked to end and do not end in time, leave ends
 // the process. An error is one line, whatever names of files and processes are in it.
 func Execute(stderr io.Writer, leave func(status int), run func(begin func() context.Context) error) int {
 	ended := func() {}

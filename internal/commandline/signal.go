@@ -18,7 +18,7 @@ import (
 // to both, so that it comes twice.
 const sameSignal = time.Second
 
-// lastWord is how long a command that was told to end may take to report what it has:
+// lastWord is how long a command that was asked to end may take to report what it has:
 // with what the kernel takes to detach the programs of a process that ends, it is gone
 // within a second of SIGTERM. Ctrl-C gives it longer, [budget.PatienceOfPeople]. No
 // deadline of a reader sees to that: one call into the kernel, as for a file on a disk
@@ -26,7 +26,7 @@ const sameSignal = time.Second
 const lastWord = 650 * time.Millisecond
 
 // endAfter ends the process by leave some time after ctx, whatever it does then, unless ended was
-// called. What was changed and not put back by then is put back by its guardian, who
+// called. What was changed and not put back by then is put back by its watchdog, who
 // outlives it.
 func endAfter(ctx context.Context, d time.Duration, stderr io.Writer, leave func(status int)) (ended func()) {
 	var done atomic.Bool
@@ -37,7 +37,7 @@ func endAfter(ctx context.Context, d time.Duration, stderr io.Writer, leave func
 			}
 			said := make(chan struct{})
 			go func() {
-				fmt.Fprintln(stderr, "slowray: ended before it was done, as it was told to")
+				fmt.Fprintln(stderr, "slowray: ended before it was done, as asked")
 				close(said)
 			}()
 			select {

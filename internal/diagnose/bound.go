@@ -62,7 +62,7 @@ func (j *judging) spare() *judging {
 // stop is the end of the context, or of the bound.
 func (j *judging) stop() error {
 	if j.ctx.Err() != nil {
-		return errors.New("slowray was told to end before this was judged")
+		return errors.New("slowray was asked to end before this was judged")
 	}
 	if used := threadCPU() - j.cpu; used > j.bound.CPU {
 		return fmt.Errorf("judging took more than %s of CPU time", j.bound.CPU)

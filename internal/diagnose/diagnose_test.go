@@ -208,7 +208,7 @@ func validate(t *testing.T, schema *jsonschema.Schema, name string, r Report) {
 	}
 }
 
-// TestRecordedIncidents: what was planted when each observation was recorded
+// TestRecordedIncidents: what was injected when each observation was recorded
 // is what is found, in the order in which fixing it helps.
 func TestRecordedIncidents(t *testing.T) {
 	want := map[string][]string{

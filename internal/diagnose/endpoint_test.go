@@ -125,9 +125,9 @@ func TestEndpointRows(t *testing.T) {
 // that follow from another one are reported under it, and only where they do.
 func TestCauseFoldsAtTheRightEnd(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		plant func(*observe.Observation)
-		want  []string
+		name   string
+		inject func(*observe.Observation)
+		want   []string
 	}{
 		{"the last hop is slow", func(*observe.Observation) {}, []string{"slow-dependency"}},
 		{"loss on the way to the database", func(o *observe.Observation) {
@@ -163,7 +163,7 @@ func TestCauseFoldsAtTheRightEnd(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := chain()
-			c.plant(o)
+			c.inject(o)
 			if diff := cmp.Diff(c.want, order(judge(o).Findings)); diff != "" {
 				t.Error(diff)
 			}

@@ -18,7 +18,7 @@ import (
 	"github.com/slowray/slowray/internal/shell/shelltest"
 )
 
-// pasted are the lines that a person is told to paste, by what they are for.
+// pasted are the lines that a person pastes, by what they are for.
 func pasted(t *testing.T, o *observe.Observation) map[string]string {
 	t.Helper()
 	lines := map[string]string{}
@@ -61,7 +61,7 @@ func everyTenth(dirs []string) (few []string) {
 var chunk = regexp.MustCompile(`[A-Za-z0-9_.-]{3,}`)
 
 // TestHostileNames puts hostile names into every string of every observation that
-// has findings, and has shells take apart what people are told to paste.
+// has findings, and has shells take apart what people paste.
 func TestHostileNames(t *testing.T) {
 	dirs, err := filepath.Glob("testdata/corpus/*")
 	if err != nil || len(dirs) == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 )
 
-// fullCost is the part of what the dearest cause cost from which on a finding
+// fullCost is the part of what the most expensive cause cost from which on a finding
 // counts with all its weight. Costs are estimates: what is within a factor of a
 // few is reported by its share.
 const fullCost = 0.2
@@ -33,7 +33,7 @@ func rank(findings []cause.Finding, catalogue []cause.Cause) []cause.Finding {
 //
 // A weight is a share of the attempts at one service, be it ever so small. So
 // that shares of different services compare, the weight of what cost less than a
-// fifth of what the dearest cause cost is reduced in proportion: a service that
+// fifth of what the most expensive cause cost is reduced in proportion: a service that
 // is down but that hardly anybody calls is reported, and not before one that all
 // wait for. Where the cost is not known, the weight alone counts. The costs of what
 // threads wait for are no estimates against each other, since the same looks tell them:
@@ -41,17 +41,17 @@ func rank(findings []cause.Finding, catalogue []cause.Cause) []cause.Finding {
 func Rank[T any](list []T, catalogue []cause.Cause, of func(T) *cause.Finding) {
 	known := declared(catalogue)
 	waits := func(f *cause.Finding) bool { c := known[f.Cause]; return c != nil && c.Class&cause.ClassWait != 0 }
-	dearest, longest := 0.0, 0.0 // of all, of waits
+	mostCost, longest := 0.0, 0.0 // of all, of waits
 	for _, x := range list {
 		if f := of(x); f.Role == cause.RoleCause && f.Impact.Cost != nil {
-			dearest = max(dearest, *f.Impact.Cost)
+			mostCost = max(mostCost, *f.Impact.Cost)
 			if waits(f) {
 				longest = max(longest, *f.Impact.Cost)
 			}
 		}
 	}
 	worth := func(f *cause.Finding) float64 {
-		full := fullCost * dearest
+		full := fullCost * mostCost
 		if waits(f) {
 			full = max(full, longest)
 		}

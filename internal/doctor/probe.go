@@ -54,7 +54,7 @@ func (p *probe) try(ctx context.Context) Part {
 
 // probes are all parts, one for each BPF object at least.
 var probes = []probe{
-	{"requests", "every request on every TCP connection, with where its time goes", "request",
+	{"requests", "every request on every TCP connection, with its time breakdown", "request",
 		[]string{"slowray requests", "slowray top", "most causes of slowray why"}, tryRequests},
 	{"requests of HTTP/2", "requests that run side by side on a connection, each by itself", "http2", []string{"single requests of HTTP/2 and gRPC"}, tryStreams},
 	{"connections", "results of connect() and accept()", "connect", []string{"calls that fail for lack of a port or a descriptor"}, tryConnect},

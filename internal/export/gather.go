@@ -28,7 +28,7 @@ func expose(id identity, since time.Time) exposed {
 
 func pair(name, value string) *dto.LabelPair { return &dto.LabelPair{Name: &name, Value: &value} }
 
-// pairs keeps the pairs of labels that metrics have beside those of their
+// pairs keeps the pairs of labels that metrics have next to those of their
 // endpoint; there are few.
 var pairs struct {
 	sync.Mutex

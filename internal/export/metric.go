@@ -25,7 +25,7 @@ type metric struct {
 	unit string // UCUM, as OpenTelemetry has it
 	kind kind
 	help string
-	// labels are those that come beside those of the endpoint or, for metrics of
+	// labels are those that come next to those of the endpoint or, for metrics of
 	// no endpoint, all there are.
 	labels []string
 }

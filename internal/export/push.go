@@ -23,7 +23,7 @@ type PushOptions struct {
 	URL     string
 	Headers string        // as of OTEL_EXPORTER_OTLP_HEADERS: key=value,key=value, percent-encoded
 	Every   time.Duration // how often metrics are sent; default 15 s
-	// Say, if set, is told when sending begins to fail and when it works again.
+	// Say, if set, is called when sending begins to fail and when it works again.
 	Say func(message string)
 
 	soon, firstWait, lastWait, timeout time.Duration // shorter in tests
@@ -244,7 +244,7 @@ func (p *pusher) deliver(ctx context.Context, s signal, m proto.Message, n int) 
 	defer cancel()
 	answer := p.wire.send(limited, s, body)
 	switch {
-	case answer.err != nil && ctx.Err() != nil: // told to end: the collector is not to blame
+	case answer.err != nil && ctx.Err() != nil: // asked to end: the collector is not to blame
 		return 0, ctx.Err()
 	case answer.err == nil:
 		refused := min(max(answer.rejected, 0), int64(n))

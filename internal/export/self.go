@@ -11,7 +11,7 @@ import (
 	"github.com/slowray/slowray/internal/record"
 )
 
-// mostLosses is how many kinds of losses are told apart.
+// mostLosses is how many kinds of losses are distinguished.
 const mostLosses = 200
 
 // self is what was lost since the start, by what.
@@ -21,7 +21,7 @@ type self struct {
 }
 
 // lose takes over what was lost since the start, and gives a copy. No figure
-// ever decreases, whatever it is told.
+// ever decreases, whatever comes.
 func (s *self) lose(losses []observe.Loss) map[string]uint64 {
 	now := map[string]uint64{}
 	for _, l := range losses {

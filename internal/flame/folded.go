@@ -14,7 +14,7 @@ import (
 // to the leaf, and one value, as in "nginx;main;[libc.so.6+0x1234];do_syscall_64_[k] 12".
 // It is the format of stackcollapse-perf.pl (github.com/brendangregg/FlameGraph):
 // names are set apart by semicolons, those in names become colons, and frames of
-// the kernel end in "_[k]". Processes are told apart as in "nginx-123", threads
+// the kernel end in "_[k]". Processes are distinguished as in "nginx-123", threads
 // as in "nginx-123/124", when o.Roots asks for that. Values are in the unit of
 // their type. The error is w's, or an UnknownValue.
 func Folded(w io.Writer, s *observe.Stacks, o Options) error {

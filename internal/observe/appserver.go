@@ -34,7 +34,7 @@ type WorkerPool struct {
 	Timeout Setting     `json:"timeout"`            // after which a request is cut off: harakiri, gunicorn's timeout; seconds
 
 	// What the kernel showed of worker processes of one thread: each round
-	// looks at all of them. No rounds where a worker cannot be told to be busy.
+	// looks at all of them. No rounds where a worker cannot be reported to be busy.
 	Rounds        int     `json:"rounds,omitempty"`
 	AllBusyRounds int     `json:"all_busy_rounds,omitempty"`
 	BusyMean      float64 `json:"busy_mean,omitempty"`

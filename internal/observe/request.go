@@ -153,7 +153,7 @@ type Request struct {
 	BytesOut  uint64 // response (called side: request)
 	Unacked   uint32 // bytes out that were not acknowledged when the connection closed, or the window did
 	Retrans   uint32 // segments retransmitted
-	RTTNS     int64  // of this request, or the smoothed one when it cannot be told apart
+	RTTNS     int64  // of this request, or the smoothed one when it cannot be distinguished
 	MinRTTNS  int64  // of the connection
 	MSS       uint32
 	Status    Status

@@ -93,13 +93,13 @@ func FuzzCommandLine(f *testing.F) {
 	f.Add("sh\x00-c\x00mysql -p'a b' \"x", "curl\x00-H")
 	f.Add("http://a:b@c://d:e@f,&;\\\"'", `{"password":"`)
 	f.Fuzz(func(t *testing.T, before, after string) {
-		const planted = "zQ7planted7Qz"
-		if strings.Contains(before+after, planted) {
+		const injected = "zQ7injected7Qz"
+		if strings.Contains(before+after, injected) {
 			return
 		}
-		line := before + "\x00--password=" + planted + "\x00" + after + "\x00DB_TOKEN=" + planted
+		line := before + "\x00--password=" + injected + "\x00" + after + "\x00DB_TOKEN=" + injected
 		budgettest.Within(t, len(line), budgettest.Cost{PerByte: 2048, Fixed: 4 << 20, CPU: time.Second}, func() {
-			if got := CommandLine(line); strings.Contains(got, planted) || len(got) > 4*len(line) {
+			if got := CommandLine(line); strings.Contains(got, injected) || len(got) > 4*len(line) {
 				t.Errorf("%q is %q", line, got)
 			}
 		})

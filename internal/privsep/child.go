@@ -39,7 +39,7 @@ func Register(name string, t Task) {
 	os.Exit(0)
 }
 
-// order is what the process is told by its last argument.
+// order is what the process gets as its last argument.
 type order struct {
 	User
 	Files  int `json:"files"`

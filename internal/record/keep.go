@@ -28,7 +28,7 @@ const (
 	// not usual at once.
 	generation = 5 * time.Minute
 
-	// maxHabits bounds the endpoints that are told apart; the others share one.
+	// maxHabits bounds the endpoints that are distinguished; the others share one.
 	maxHabits = 1024
 
 	// What an endpoint may have kept in a second, of each kind, before one
@@ -113,7 +113,7 @@ func (k *keeper) keep(r *observe.Request) (store.Why, uint32) {
 	}
 	l := &h.lanes[why]
 	l.seen++
-	if l.every > 1 && lot(r)&uint64(l.every-1) != 0 {
+	if l.every > 1 && sampleHash(r)&uint64(l.every-1) != 0 {
 		return why, 0
 	}
 	// As many again, and each stands for twice as many: a rush is not kept whole,

@@ -109,12 +109,12 @@ func New(st Store, opt Options) (*Recorder, error) {
 	if opt.Names == nil {
 		opt.Names = func() *host.Names { return host.Default().Names() }
 	}
-	watch.Hurry() // on a busy host the rings would run full
+	watch.RaisePriority() // on a busy host the rings would run full
 	stream, err := request.StartStream(request.Options{Split: true, Labels: opt.Labels, Budget: opt.Budget, Slow: opt.Slow})
 	if err != nil {
 		return nil, err
 	}
-	stream.Patient()
+	stream.LowPower()
 	stream.Lasting()
 	netns := ownNetNS()
 	if opt.OwnNamespace {

@@ -9,7 +9,7 @@ import (
 	"github.com/slowray/slowray/internal/store"
 )
 
-// Sink is told what is recorded, as it happens. Calls of Second and Request come
+// Sink gets what is recorded, as it happens. Calls of Second and Request come
 // from one goroutine, the one that reads the kernel's rings, and those of Window
 // from another: none may wait for a disk or a network, for rings run full
 // meanwhile. What is handed over belongs to the caller again when the call

@@ -46,7 +46,7 @@ func (r *Recorder) window(ctx context.Context) (o *observe.Observation, err erro
 	}()
 	o, err = watch.Run(ctx, watch.Options{
 		For: r.opt.Window, Version: r.opt.Version, Silent: r.opt.Silent, Requests: r.stream,
-		KeepStacks: true, Rarely: int(min(max(r.opt.Window/shortWindow, 1), 4)), Spare: time.Since(r.looked) < lookEvery,
+		KeepStacks: true, SampleInterval: int(min(max(r.opt.Window/shortWindow, 1), 4)), SkipUnwinder: time.Since(r.looked) < lookEvery,
 		Memory: r.memory,
 	})
 	if o != nil && (o.Stacks != nil || slices.ContainsFunc(o.Gaps, func(g observe.Gap) bool { return g.Subject == watch.SubjectFunctions })) {

@@ -142,7 +142,7 @@ func (p *printer) function(o *observe.Functions, f *observe.Function) {
 	label("calls", calls)
 	if f.Returned > 0 {
 		h := &f.Latency
-		label("took", fmt.Sprintf("%s at the median, %s at 90, %s at 99 of 100, at most %s; %s in all",
+		label("took", fmt.Sprintf("p50 %s, p90 %s, p99 %s, at most %s; %s in all",
 			nsText(h.Quantile(0.5)), nsText(h.Quantile(0.9)), nsText(h.Quantile(0.99)), nsText(f.MaxNS), nsText(f.TotalNS)))
 		if f.CPUNS >= 0 && f.TotalNS > 0 {
 			label("on CPU", fmt.Sprintf("%s of it (%s); the rest it waited", nsText(f.CPUNS), figure.Percent(float64(f.CPUNS)/float64(f.TotalNS))))

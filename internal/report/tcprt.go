@@ -198,7 +198,7 @@ func (s *TCPRTStats) Add(r *observe.Request) {
 
 // AddSegments adds what the kernel counted of a port: segments sent with data,
 // retransmissions included, and how many of these were retransmissions. Where
-// it is known the loss is told from it rather than from the records, of which
+// it is known the loss is computed from it rather than from the records, of which
 // some may have been left out.
 func (s *TCPRTStats) AddSegments(side observe.Side, port uint16, segments, retrans uint64) {
 	if p := s.ports[tcprtPort{side, port}]; p != nil {

@@ -65,8 +65,8 @@ func (t *Tree) Read(s Spot) (*File, error) {
 // place), if it is still as it was read.
 func (t *Tree) Write(s Spot, was *File, e Edit) error { return t.change("write", s, was, e) }
 
-// Beside makes the unfinished file of an edit, next to the file at s.
-func (t *Tree) Beside(s Spot, was *File, e Edit) error { return t.change("beside", s, was, e) }
+// Sibling makes the unfinished file of an edit, next to the file at s.
+func (t *Tree) Sibling(s Spot, was *File, e Edit) error { return t.change("sibling", s, was, e) }
 
 // Drop removes an unfinished file, if there is one.
 func (t *Tree) Drop(s Spot, temp string) error { return t.change("drop", s, nil, Edit{Temp: temp}) }
@@ -112,8 +112,8 @@ func serve(t *Tree, r request) (a answer) {
 			a.File, err = c.read()
 		case "write":
 			err = t.write(r.Spot, r.Was, r.Edit)
-		case "beside":
-			err = c.beside(r.Spot, r.Was, r.Edit)
+		case "sibling":
+			err = c.sibling(r.Spot, r.Was, r.Edit)
 		case "drop":
 			err = c.drop(r.Edit.Temp)
 		}

@@ -157,7 +157,7 @@ func (t *Tree) write(s Spot, was *File, e Edit) error {
 		step("opened")
 		return errors.Join(e.fill(out), out.Close())
 	}
-	if err := c.beside(s, was, e); err != nil {
+	if err := c.sibling(s, was, e); err != nil {
 		return err
 	}
 	step("filled")
@@ -189,9 +189,9 @@ func (c *chain) unchanged(was *File) error {
 	return err
 }
 
-// beside makes a file in the directory of the last component, with its group,
+// next to makes a file in the directory of the last component, with its group,
 // mode, and extended attributes. Its owner is who makes it.
-func (c *chain) beside(s Spot, was *File, e Edit) (err error) {
+func (c *chain) sibling(s Spot, was *File, e Edit) (err error) {
 	if !tempName.MatchString(e.Temp) {
 		return fmt.Errorf("%q is no name of an unfinished file", e.Temp)
 	}

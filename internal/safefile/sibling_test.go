@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// beside makes a directory with two programs, and gives the path of the second and what
+// next to makes a directory with two programs, and gives the path of the second and what
 // the first one is.
-func beside(t *testing.T) (name string, own unix.Stat_t) {
+func siblingFile(t *testing.T) (name string, own unix.Stat_t) {
 	t.Helper()
 	dir := t.TempDir()
 	name = filepath.Join(dir, "other")
@@ -33,7 +33,7 @@ func TestSiblingIsInTheDirectoryOfTheRunningProgram(t *testing.T) {
 	if got, err := Sibling(filepath.Base(exe)); got != exe || err != nil {
 		t.Errorf("%q %v, want %q", got, err, exe)
 	}
-	name, own := beside(t)
+	name, own := siblingFile(t)
 	if _, err := sibling(filepath.Dir(name), &own, false); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("a directory: %v", err)
 	}
@@ -65,7 +65,7 @@ func TestSiblingOfRootIsNotChangedByOthers(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(what, func(t *testing.T) {
-			name, own := beside(t)
+			name, own := siblingFile(t)
 			check(t, c.change(name))
 			_, err := sibling(name, &own, true)
 			if c.words == "" {
@@ -80,7 +80,7 @@ func TestSiblingOfRootIsNotChangedByOthers(t *testing.T) {
 // Who built slowray may run it by sudo, also with a umask of 002.
 func TestSiblingBelongsToWhoOwnsTheRunningProgram(t *testing.T) {
 	needRoot(t)
-	name, own := beside(t)
+	name, own := siblingFile(t)
 	dir := filepath.Dir(name)
 	check(t, os.Chown(dir, stranger, stranger), os.Chown(name, stranger, stranger), os.Chmod(dir, 0o775), os.Chmod(name, 0o775))
 	own.Uid, own.Gid, own.Mode = stranger, stranger, own.Mode|0o020

@@ -1,4 +1,4 @@
-// Package shell makes the command lines that people are told to paste.
+// Package shell makes the command lines that people paste.
 //
 // In: a constant line with gaps, and the values that fill them, most of which
 // come from outside: names of devices, units, containers, control groups, tables,

@@ -21,7 +21,7 @@
 // are in a larger one, are known for what they are: what a killed writer had no
 // time to remove.
 //
-// A Parquet file appears whole or not at all (written beside, synced, renamed).
+// A Parquet file appears whole or not at all (written next to, synced, renamed).
 // What came since the last one is in a log of framed, checksummed entries that is
 // synced each second: after kill -9 or a power cut the next writer reads it up to
 // the last whole frame and goes on.

@@ -178,7 +178,7 @@ func TestFilesUnderWayAreNoParquet(t *testing.T) {
 	})
 	must(t, err)
 	if !seen {
-		t.Error("what is being written cannot be told from what is there")
+		t.Error("what is being written cannot be distinguished from what is there")
 	}
 }
 

@@ -136,7 +136,7 @@ func TestGarbageFiles(t *testing.T) {
 		t.Errorf("%d findings, want 1", len(found))
 	}
 	if n := len(r.Skipped()); n < 12 {
-		t.Errorf("%d files are told to be skipped, want 12 at least: %v", n, r.Skipped())
+		t.Errorf("%d files are reported to be skipped, want 12 at least: %v", n, r.Skipped())
 	}
 	for _, line := range r.Skipped() {
 		if strings.Contains(line, "\n") {

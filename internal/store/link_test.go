@@ -176,7 +176,7 @@ func TestLinkComesLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Stats().Unlinked != 1 {
-		t.Errorf("%d logs are told to be missed", s.Stats().Unlinked)
+		t.Errorf("%d logs are reported to be missed", s.Stats().Unlinked)
 	}
 	s.lock.Close()
 }

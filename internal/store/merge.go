@@ -45,7 +45,7 @@ func (c *cursor[T]) advance(failed func(path string, err error)) bool {
 }
 
 // merge gives the rows of all runs in order of time until f is false. A run that
-// cannot be read ends there, and is told to failed.
+// cannot be read ends there, and is asked to failed.
 func merge[T any](runs []run[T], at func(*T) int64, failed func(path string, err error), f func(*T) bool) {
 	slices.SortStableFunc(runs, func(a, b run[T]) int { return cmp.Compare(a.first, b.first) })
 	var active []*cursor[T]

@@ -129,7 +129,7 @@ func TestUnpack(t *testing.T) {
 		}
 		stop := errors.New("enough")
 		if _, err := Unpack(homeAt(t, past), filepath.Base(packed), stream, LogName(stream, 9), func() error { return stop }); !errors.Is(err, stop) {
-			t.Errorf("%s: it goes on when it is told to end: %v", stream, err)
+			t.Errorf("%s: it goes on when it is asked to end: %v", stream, err)
 		}
 		if _, err := os.Stat(filepath.Join(past, LogName(stream, 9))); err == nil {
 			t.Errorf("%s: half a log is left", stream)

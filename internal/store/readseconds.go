@@ -7,7 +7,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// EndpointSum is an endpoint over a range of time. Endpoints are told apart by
+// EndpointSum is an endpoint over a range of time. Endpoints are distinguished by
 // side, namespace, address, port and comm: PID and Process are the latest.
 type EndpointSum struct {
 	Endpoint    observe.Endpoint

@@ -11,7 +11,7 @@ import (
 	"github.com/slowray/slowray/internal/printable"
 )
 
-// drawEndpoint is the page of one endpoint: where its time goes, and its
+// drawEndpoint is the page of one endpoint: its time breakdown, and its
 // slowest requests.
 func (m *model) drawEndpoint() []string {
 	lines := m.endpointHead()

@@ -53,7 +53,7 @@ type reading struct {
 }
 
 func newSampler(stream *request.Stream, opt Options, now time.Time) *sampler {
-	stream.Patient()
+	stream.LowPower()
 	keep := int(max((averageOver+opt.Every-1)/opt.Every, 1))
 	s := &sampler{stream: stream, pid: opt.PID, keep: keep, rolling: request.NewRolling(keep, now, opt.Master)}
 	counters, stats := stream.Subscribe(s.rolling.Add).Before()

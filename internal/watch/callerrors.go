@@ -30,7 +30,7 @@ func (c *callErrors) begin(s *session) (err error) {
 
 // sample begins or ends to watch for failing calls.
 func (c *callErrors) sample(s *session) {
-	on := s.elapsed()%(callsEvery*s.opt.rarely()) < callsMoment
+	on := s.elapsed()%(callsEvery*s.opt.sampleInterval()) < callsMoment
 	switch {
 	case c.watcher == nil || on == c.on:
 		return

@@ -74,7 +74,7 @@ type closely struct {
 func (c *closely) sample(s *session) {
 	elapsed := s.elapsed()
 	left := s.opt.For - elapsed - closelyEnd - closelyStart
-	if s.opt.Spare || c.cancel != nil || elapsed < closelyFirst || left < closelyLeast {
+	if s.opt.SkipUnwinder || c.cancel != nil || elapsed < closelyFirst || left < closelyLeast {
 		return
 	}
 	if c.pids = c.computing(s); len(c.pids) == 0 {

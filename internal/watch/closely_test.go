@@ -34,7 +34,7 @@ func TestKeepsStacks(t *testing.T) {
 // TestRarely: how much less often things are looked at has its bounds.
 func TestRarely(t *testing.T) {
 	for set, want := range map[int]int{-1: 1, 0: 1, 1: 1, 4: 4, 100: 6} {
-		if got := (&Options{Rarely: set}).rarely(); int(got) != want {
+		if got := (&Options{SampleInterval: set}).sampleInterval(); int(got) != want {
 			t.Errorf("%d: %d, want %d", set, got, want)
 		}
 	}

@@ -53,7 +53,7 @@ func (c *connects) sample(s *session) {
 	if c.descriptors.short() || s.queuesFill() {
 		c.until = elapsed + signLasts
 	}
-	on := elapsed%(callsEvery*s.opt.rarely()) < callsMoment || elapsed < c.until
+	on := elapsed%(callsEvery*s.opt.sampleInterval()) < callsMoment || elapsed < c.until
 	switch {
 	case on == c.on:
 		return

@@ -11,10 +11,10 @@ import (
 // machine whose CPUs are taken, and slowray uses about one percent of one.
 const ownNice = -10
 
-// Hurry gives slowray's own threads precedence. A nice value belongs to a
+// RaisePriority gives slowray's own threads precedence. A nice value belongs to a
 // thread (setpriority(2)); those born later inherit it. Without the right to
 // (CAP_SYS_NICE) slowray just waits its turn.
-func Hurry() {
+func RaisePriority() {
 	entries, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return

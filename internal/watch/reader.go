@@ -95,7 +95,7 @@ func (r *reader) start(s *session) {
 	if r.err == nil && r.begin != nil {
 		r.err = r.begin(s)
 	}
-	r.begun, r.pace.every = r.err == nil, r.every*s.opt.rarely()
+	r.begun, r.pace.every = r.err == nil, r.every*s.opt.sampleInterval()
 	if r.err != nil && r.kind != "" {
 		s.out.Gaps = append(s.out.Gaps, observe.Gap{Kind: r.kind, Because: r.err.Error(), Partial: r.partial})
 	}
@@ -143,7 +143,7 @@ func (s *session) loop(ctx context.Context) {
 	s.start = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, s.opt.For)
 	defer cancel()
-	ticker := time.NewTicker(tick * s.opt.rarely())
+	ticker := time.NewTicker(tick * s.opt.sampleInterval())
 	defer ticker.Stop()
 	progress := pace{every: progressEvery}
 	for {

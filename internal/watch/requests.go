@@ -91,8 +91,10 @@ func (q *requests) handshakes() *connect.Handshakes {
 		return nil
 	}
 	h := &connect.Handshakes{Active: map[connect.Target]uint64{}, Passive: map[connect.PassiveKey]uint64{}}
-	for _, c := range q.sub.Counters() {
-		if c.Side == observe.Called {
+	for _, c := range q.sub.Opened() {
+		if !c.Addr.IsValid() {
+			h.Unnamed += c.Connections
+		} else if c.Side == observe.Called {
 			h.Active[connect.Target{NetNS: c.NetNS, Addr: c.Addr, Port: int(c.Port)}] += c.Connections
 		} else {
 			h.Passive[connect.PassiveKey{NetNS: c.NetNS, Port: int(c.Port)}] += c.Connections

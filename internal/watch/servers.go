@@ -169,10 +169,10 @@ func tooDear(b *budget.Budget, begin func(*budget.Budget) bool) bool {
 	defer runtime.UnlockOSThread()
 	part, before := b.TimeLeft(), host.ThreadCPU()
 	tooLarge := begin(b)
-	return tooLarge && host.ThreadCPU()-before >= min(dear, part/4)
+	return tooLarge && host.ThreadCPU()-before >= min(expensive, part/4)
 }
 
-const dear = 5 * time.Millisecond // of CPU time
+const expensive = 5 * time.Millisecond // of CPU time
 
 func (s *session) serverGap(v *server, format string, args ...any) {
 	s.out.Gaps = append(s.out.Gaps, observe.Gap{Kind: v.kind, NetNS: v.netns, Subject: fmt.Sprintf("%s (pid %d)", v.what, v.pid),

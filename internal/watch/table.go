@@ -8,7 +8,7 @@ import "github.com/slowray/slowray/internal/observe"
 type table struct {
 	readers     []*reader
 	stops, ends []string // names
-	// first is the one with which there is something to report: who is told to end
+	// first is the one with which there is something to report: who is asked to end
 	// before it has begun hears an error.
 	first string
 }

@@ -40,19 +40,19 @@ type waits struct {
 	requests *requests
 	earlier  *earlier
 
-	sampler *wait.Sampler
-	slow    *slowRequests // of requests
-	rarely  time.Duration // Options.Rarely
-	pids    []int
-	self    int // a process that is not looked at, 0: none
-	left    int // processes that there was no room for
-	halt    chan struct{}
-	done    sync.WaitGroup
+	sampler  *wait.Sampler
+	slow     *slowRequests // of requests
+	interval time.Duration // Options.SampleInterval
+	pids     []int
+	self     int // a process that is not looked at, 0: none
+	left     int // processes that there was no room for
+	halt     chan struct{}
+	done     sync.WaitGroup
 }
 
 // begin begins to look at the threads of what serves.
 func (w *waits) begin(s *session) error {
-	w.slow, w.rarely = w.requests.slow, s.opt.rarely()
+	w.slow, w.interval = w.requests.slow, s.opt.sampleInterval()
 	if s.opt.Requests != nil {
 		// A recorder serves its page, and waits in the kernel until programs of the
 		// window before are freed: that is no service's trouble.
@@ -88,14 +88,14 @@ func (w *waits) run() {
 		}
 		least = min(least, took)
 		// What it costs decides when it may look again.
-		due := w.rarely*time.Duration(float64(spent-waitsCredit)/waitsShare) - time.Since(began)
+		due := w.interval*time.Duration(float64(spent-waitsCredit)/waitsShare) - time.Since(began)
 		e = wait.Follow
-		if soon := w.rarely * time.Duration(float64(least)/glanceShare); soon < due {
+		if soon := w.interval * time.Duration(float64(least)/glanceShare); soon < due {
 			due, e = soon, wait.Glance
 		}
 		every := waitsEvery
-		if w.rarely > 1 && !w.slow.lately() {
-			every *= w.rarely
+		if w.interval > 1 && !w.slow.lately() {
+			every *= w.interval
 		}
 		select {
 		case <-w.halt:

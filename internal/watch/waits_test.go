@@ -103,7 +103,7 @@ func TestRecorderIsNotWatched(t *testing.T) {
 	}{{0, []int{self, parent}}, {self, []int{parent}}} {
 		q := newSlowRequests()
 		q.note(slowOne(self, self, 1, 0, atWork(time.Millisecond))) // it reads requests, too
-		w := &waits{slow: q, rarely: 1, self: c.but}
+		w := &waits{slow: q, interval: 1, self: c.but}
 		w.start(host.Default(), []int{self, parent})
 		w.stop(nil)
 		if slices.Sort(w.pids); !slices.Equal(w.pids, slices.Sorted(slices.Values(c.want))) {

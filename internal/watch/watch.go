@@ -32,12 +32,12 @@ type Options struct {
 	// KeepStacks keeps the stacks of services that computed while their requests
 	// were slow, and not only the functions that they tell of.
 	KeepStacks bool
-	// Rarely is how many times less often than in a short window things are looked
+	// SampleInterval is how many times less often than in a short window things are looked
 	// at, where windows follow each other all the time: 1 to 6; 0 = 1. What a
 	// window of a minute sees is then about what one of ten seconds sees.
-	Rarely int
-	// Spare leaves the expensive look at interpreters out: see closely.go.
-	Spare bool
+	SampleInterval int
+	// SkipUnwinder leaves the expensive look at interpreters out: see closely.go.
+	SkipUnwinder bool
 	// Memory, when set, is that of windows that follow each other.
 	Memory *Memory
 	// Progress, when set, is called about four times a second.
@@ -47,8 +47,10 @@ type Options struct {
 	Costs func([]Cost)
 }
 
-// rarely is Rarely within its bounds.
-func (o *Options) rarely() time.Duration { return time.Duration(min(max(o.Rarely, 1), 6)) }
+// sampleInterval is SampleInterval within its bounds.
+func (o *Options) sampleInterval() time.Duration {
+	return time.Duration(min(max(o.SampleInterval, 1), 6))
+}
 
 // How often things are looked at. Each is stretched when looking costs more
 // than maxShare of the time.
@@ -94,7 +96,7 @@ type lastReading struct {
 	owners map[uint64][]int // as session.owners, and those before
 }
 
-// Grace is how long after it was told to end a window may still be read: all of slowray
+// Grace is how long after it was asked to end a window may still be read: all of slowray
 // has a second then, and what was read has to be judged, too.
 const Grace = 300 * time.Millisecond
 
@@ -103,13 +105,13 @@ const Grace = 300 * time.Millisecond
 const JudgeGrace = Grace + 150*time.Millisecond
 
 // errTold says that there is nothing to report.
-var errTold = errors.New("was told to end before it began to watch")
+var errTold = errors.New("was asked to end before it began to watch")
 
 // Run watches the host for opt.For, or until ctx is done, and returns what was
 // seen. A reader that fails leaves a Gap; the error is for what makes the
 // whole observation pointless: no /proc, or a filter that names nothing.
 func Run(ctx context.Context, opt Options) (*observe.Observation, error) {
-	Hurry()
+	RaisePriority()
 	return watch(ctx, &session{opt: opt})
 }
 

@@ -197,7 +197,7 @@ func TestNoPathLeadsOut(t *testing.T) {
 	}
 }
 
-// start serves until it is told to end.
+// start serves until it is asked to end.
 func start(t *testing.T, l *Listener, h http.Handler) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -109,7 +109,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 	}
 }
 
-// OPTIONS * is answered by net/http itself unless it is told not to: it is no
+// OPTIONS * is answered by net/http itself unless that is switched off: it is no
 // exception to what may be asked, and by whom.
 func TestOptionsOfTheServer(t *testing.T) {
 	p := &pipes{coming: make(chan net.Conn), closed: make(chan struct{})}

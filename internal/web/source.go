@@ -17,7 +17,7 @@ type Source interface {
 	// Points is the same in steps of store.Step(step), in order of time; steps
 	// without a request may be left out. The Second is f's until f returns.
 	Points(q store.Query, step time.Duration, f func(*store.Second) bool) error
-	// Requests gives those stored, in order of their start, until it is told false.
+	// Requests gives those stored, in order of their start, until that returns false.
 	Requests(store.Query, func(*store.Request) bool) error
 	// Slowest is the n stored requests with the greatest total, greatest first.
 	Slowest(q store.Query, n int) ([]store.Request, error)

@@ -39,7 +39,7 @@ type turn struct {
 	unsent int64
 }
 
-// wait waits for a turn; nil when there is none, which the client was told.
+// wait waits for a turn; nil when there is none, and the client knows.
 func (t *turns) wait(w http.ResponseWriter, r *http.Request) *turn {
 	select {
 	case t.waiting <- struct{}{}:

@@ -1,4 +1,4 @@
-// Package cli is the command line of slowray-lab: slowray lab without slowray. It plants
+// Package cli is the command line of slowray-lab: slowray lab without slowray. It injects
 // incidents and simulates fleets; slowray, which it judges, is the program next to it.
 package cli
 

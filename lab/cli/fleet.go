@@ -21,8 +21,8 @@ import (
 // thousands of hosts did is kept.
 const fleetHeap = 2 << 30
 
-// planted is what is reported for a run.
-type planted struct {
+// injected is what is reported for a run.
+type injected struct {
 	Schema   string           `json:"schema"`
 	Hosts    int              `json:"hosts"`
 	Seed     uint64           `json:"seed"`
@@ -88,10 +88,10 @@ func shipFleet(ctx context.Context, s *streams, c *commandline.LabFleet) error {
 		}
 		run.From = at.Unix()
 	}
-	told := planted{Schema: "slowray.lab.fleet/1", Hosts: len(f.Hosts), Seed: c.Seed, From: time.Unix(run.From, 0).UTC(), Causes: []simulate.Cause{}}
+	told := injected{Schema: "slowray.lab.fleet/1", Hosts: len(f.Hosts), Seed: c.Seed, From: time.Unix(run.From, 0).UTC(), Causes: []simulate.Cause{}}
 	if c.Scenario != "" {
 		onset := run.From + int64(c.After/time.Second)
-		p := f.Plant(scenario, onset, run.From+int64(c.For/time.Second), c.Seed, c.Size)
+		p := f.Inject(scenario, onset, run.From+int64(c.For/time.Second), c.Seed, c.Size)
 		at := time.Unix(onset, 0).UTC()
 		told.Scenario, told.Onset, told.Size, told.Causes = scenario.Name, &at, p.Size, append(told.Causes, p.Causes...)
 	}
@@ -121,13 +121,13 @@ func shipFleet(ctx context.Context, s *streams, c *commandline.LabFleet) error {
 	return nil
 }
 
-func (p *planted) print(s *streams) {
+func (p *injected) print(s *streams) {
 	fmt.Fprintf(s.out, "%d hosts, seed %d, from %s\n", p.Hosts, p.Seed, p.From.Format(time.RFC3339))
 	switch {
 	case p.Onset == nil:
-		fmt.Fprintln(s.out, "nothing is planted")
+		fmt.Fprintln(s.out, "nothing is injected")
 	default:
-		fmt.Fprintf(s.out, "planted at %s: %s, size %.2f\n", p.Onset.Format(time.RFC3339), p.Scenario, p.Size)
+		fmt.Fprintf(s.out, "injected at %s: %s, size %.2f\n", p.Onset.Format(time.RFC3339), p.Scenario, p.Size)
 		for _, c := range p.Causes {
 			fmt.Fprintf(s.out, "  the cause is the %s %s\n", c.Kind, c.Value)
 		}

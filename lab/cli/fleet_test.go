@@ -62,7 +62,7 @@ func TestLabFleetShipsToOtherTargets(t *testing.T) {
 	for _, url := range []string{"otlp+" + srv.URL, "victorialogs://" + strings.TrimPrefix(srv.URL, "http://")} {
 		var out, errs strings.Builder
 		status := Run([]string{"fleet", "--hosts", "8", "--for", "30s", "--fast", "--json", "--to", url}, &out, &errs)
-		var told planted
+		var told injected
 		if err := json.Unmarshal([]byte(out.String()), &told); status != commandline.ExitNothing || err != nil || told.Requests == 0 {
 			t.Fatalf("%s: status %d, %q, %q", url, status, out.String(), errs.String())
 		}

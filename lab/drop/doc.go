@@ -4,7 +4,7 @@
 // In: a network namespace, a device and a [Rule]. Out: a [Dropper] that counts
 // what it saw and what it lost; that is the truth of an incident. Every n-th
 // packet is exact; a share of a million is by chance. It goes with the
-// namespace. On the way in, not out: a loss on the way out is told to the
+// namespace. On the way in, not out: a loss on the way out is asked to the
 // local sender, which then knows.
 //
 // Segments that the kernel carries in one piece through a veth pair count, and

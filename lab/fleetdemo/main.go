@@ -27,7 +27,7 @@ func main() {
 	case "":
 		err = demo(ctx)
 	case roleApp:
-		stop() // it ends as it is told to, with nothing to put away
+		stop() // it ends as it is asked to, with nothing to put away
 		err = serve(os.Args[1])
 	case roleUsers:
 		err = use(ctx, os.Args[1])
@@ -111,15 +111,15 @@ func demo(ctx context.Context) error {
 		return err
 	}
 	s.say("on db-1 a report locks the rows that the application changes")
-	planted := time.Now()
+	injected := time.Now()
 	if err := s.play(roleReport, hostDB, source()); err != nil {
 		return err
 	}
-	if err := w.until(ctx, *fault, *patience, func(ctx context.Context) (bool, string, error) { return w.found(ctx, planted) }); err != nil {
+	if err := w.until(ctx, *fault, *patience, func(ctx context.Context) (bool, string, error) { return w.found(ctx, injected) }); err != nil {
 		return err
 	}
 	s.say("slowray fleet why")
 	fmt.Println()
 	process := fmt.Sprintf("mariadbd (pid %d)", s.pid("mariadbd"))
-	return s.ask(ctx, []string{"on " + hostDB, process}, exe, "fleet", "why", "--from", from, "--for", max(time.Since(planted)+5*time.Second, time.Minute).Truncate(time.Second).String())
+	return s.ask(ctx, []string{"on " + hostDB, process}, exe, "fleet", "why", "--from", from, "--for", max(time.Since(injected)+5*time.Second, time.Minute).Truncate(time.Second).String())
 }

@@ -29,7 +29,7 @@ type stage struct {
 	spaces   map[string]*os.File // network namespaces, by host
 	programs []*program
 	ends     []func()   // the last first, after the programs
-	early    chan error // programs that ended before they were told to
+	early    chan error // programs that ended before they were asked to
 }
 
 // program is a process that was started.

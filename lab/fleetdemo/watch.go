@@ -11,7 +11,7 @@ import (
 )
 
 // watch does what slowray fleet watch does, to know when enough is known, and when
-// what was planted is found: no time would do for every machine.
+// what was injected is found: no time would do for every machine.
 type watch struct {
 	s       *stage
 	archive *clickhouse.DB
@@ -77,7 +77,7 @@ func (w *watch) known(context.Context) (bool, string, error) {
 		return false, "most of the simulated hosts are not known yet", nil
 	}
 	if len(w.watcher.Open()) > 0 {
-		return false, "something is abnormal before anything was planted", nil
+		return false, "something is abnormal before anything was injected", nil
 	}
 	return true, "", nil
 }

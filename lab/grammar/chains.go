@@ -13,9 +13,9 @@ import (
 var kinds = append(append(chains(), stacks()...), paths()...)
 
 // on is a fault of the hop that was drawn.
-func (d *drawing) on(cause, text string, plant func(*server.Hop)) *incident.Fault {
+func (d *drawing) on(cause, text string, inject func(*server.Hop)) *incident.Fault {
 	at := d.where.Hop
-	return d.fault(cause, text, func(s *server.Setup) { plant(&s.Hops[at]) })
+	return d.fault(cause, text, func(s *server.Setup) { inject(&s.Hops[at]) })
 }
 
 // second adds a sleep on another hop, now and then.
@@ -63,7 +63,7 @@ func chains() []kind {
 			case "node":
 				f.Or = []string{"event-loop-blocked", "single-thread-saturated"}
 			}
-			f.Beside = []string{"cpu-saturated", "run-queue-wait"}
+			f.Alongside = []string{"cpu-saturated", "run-queue-wait"}
 			d.clients(2, 6)
 			d.load.Rate = min(d.load.Rate, 12)
 		}},
@@ -139,7 +139,7 @@ func chains() []kind {
 			h := d.chain(1, 2, "c", "go", "java")
 			h.Spin = d.ms(15, 25)
 			f := d.on("affinity-too-narrow", "pinned to CPU 0", func(h *server.Hop) { h.CPUs = "0" })
-			f.Beside = []string{"run-queue-wait", "cpu-hot-function"}
+			f.Alongside = []string{"run-queue-wait", "cpu-hot-function"}
 			d.load.Conns, d.load.Own, d.shape.Load, d.busy = d.count(6, 12), true, "closed", true
 			d.whole = true
 		}},

@@ -89,7 +89,7 @@ func draw(seed int64, n int, k kind, healthy bool) Draw {
 		Name: name, Summary: d.shape.Kind + " " + d.shape.Chain,
 		Setup: func() server.Setup {
 			s := setup
-			s.Hops = slices.Clone(setup.Hops) // faults are planted there
+			s.Hops = slices.Clone(setup.Hops) // faults are injected there
 			return s
 		},
 		Faults: d.faults, Load: d.load, Quick: true, Lead: d.lead,
@@ -137,8 +137,8 @@ func (d *drawing) ms(low, high float64) time.Duration {
 func pick[T any](d *drawing, of ...T) T { return of[d.rng.IntN(len(of))] }
 
 // fault adds a fault.
-func (d *drawing) fault(cause, text string, plant func(*server.Setup)) *incident.Fault {
-	d.faults = append(d.faults, incident.Fault{Name: d.shape.Kind, Cause: cause, Text: text, Plant: plant})
+func (d *drawing) fault(cause, text string, inject func(*server.Setup)) *incident.Fault {
+	d.faults = append(d.faults, incident.Fault{Name: d.shape.Kind, Cause: cause, Text: text, Inject: inject})
 	d.shape.Cause, d.shape.Strength = cause, text
 	return &d.faults[len(d.faults)-1]
 }

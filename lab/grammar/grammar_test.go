@@ -21,7 +21,7 @@ func TestDraws(t *testing.T) {
 			t.Fatalf("draw %d, %+v: faults %+v", n, d.Shape, d.Faults)
 		}
 		one := d.Faults[:1]
-		if reflect.DeepEqual(d.Setup(), d.Planted(one)) && d.LoadWith(one) == d.Load {
+		if reflect.DeepEqual(d.Setup(), d.Injected(one)) && d.LoadWith(one) == d.Load {
 			t.Errorf("draw %d, %+v: its fault changes nothing", n, d.Shape)
 		}
 		ports, names := map[int]bool{}, map[string]bool{}

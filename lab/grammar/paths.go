@@ -111,7 +111,7 @@ func paths() []kind {
 		{"stall", func(d *drawing) {
 			d.take("stall-mid-response")
 			stall := d.ms(60, 400)
-			d.plant(fmt.Sprintf("the application stops for %v in the middle of an answer", stall), func(s *server.Setup) { s.Web.Stall = stall })
+			d.inject(fmt.Sprintf("the application stops for %v in the middle of an answer", stall), func(s *server.Setup) { s.Web.Stall = stall })
 			d.load.Conns = d.count(6, 24)
 		}},
 		{"neighbours-busy", func(d *drawing) {
@@ -123,7 +123,7 @@ func paths() []kind {
 			}
 			n := d.count(6, 14)
 			f := d.fault("cpu-saturated", fmt.Sprintf("%d busy loops of another program", n), func(s *server.Setup) { s.Burners = n })
-			f.Beside = []string{"run-queue-wait"}
+			f.Alongside = []string{"run-queue-wait"}
 			d.load.Conns, d.load.Own, d.shape.Load, d.whole, d.busy = d.count(4, 12), true, "closed", true, true
 		}},
 	}
@@ -144,7 +144,7 @@ func (d *drawing) take(name string) {
 	d.shape.Server, d.shape.Load = name, "as in "+name
 }
 
-// plant gives the fault that was taken another strength.
-func (d *drawing) plant(text string, plant func(*server.Setup)) {
-	d.faults[0].Text, d.faults[0].Plant, d.shape.Strength = text, plant, text
+// inject gives the fault that was taken another strength.
+func (d *drawing) inject(text string, inject func(*server.Setup)) {
+	d.faults[0].Text, d.faults[0].Inject, d.shape.Strength = text, inject, text
 }

@@ -39,7 +39,7 @@ func (d *drawing) pool(incident string, comms ...string) (workers int, work time
 	d.load.Own = true
 	d.setup.Workers.Work = work
 	d.where.Comms = comms
-	d.plant(fmt.Sprintf("%d workers for pages that wait %v", workers, work), func(s *server.Setup) { s.Workers.Max = workers })
+	d.inject(fmt.Sprintf("%d workers for pages that wait %v", workers, work), func(s *server.Setup) { s.Workers.Max = workers })
 	return workers, work
 }
 
@@ -77,7 +77,7 @@ func stacks() []kind {
 		{"php-children", func(d *drawing) {
 			workers, work := d.pool("php-fpm-children", "php-fpm8.2", "php-fpm", "nginx")
 			d.setup.Sleep, d.setup.Workers.Work = work, 0
-			d.plant(fmt.Sprintf("pm.max_children %d for pages that wait %v", workers, work), func(s *server.Setup) { s.Children = workers })
+			d.inject(fmt.Sprintf("pm.max_children %d for pages that wait %v", workers, work), func(s *server.Setup) { s.Children = workers })
 			d.behind()
 		}},
 		asPool("apache-workers", "apache-workers", "apache2"),
@@ -86,12 +86,12 @@ func stacks() []kind {
 		asPool("tomcat-threads", "tomcat-threads", "java"),
 		{"haproxy-maxconn", func(d *drawing) {
 			most, _ := d.pool("haproxy-maxconn", "haproxy")
-			d.plant(fmt.Sprintf("maxconn %d", most), func(s *server.Setup) { s.Workers.MaxConn = most })
+			d.inject(fmt.Sprintf("maxconn %d", most), func(s *server.Setup) { s.Workers.MaxConn = most })
 			d.behind()
 		}},
 		{"haproxy-queue", func(d *drawing) {
 			most, _ := d.pool("haproxy-server-queue", "haproxy")
-			d.plant(fmt.Sprintf("maxconn %d of the server", most), func(s *server.Setup) { s.Workers.ServerMaxConn = most })
+			d.inject(fmt.Sprintf("maxconn %d of the server", most), func(s *server.Setup) { s.Workers.ServerMaxConn = most })
 			d.behind()
 		}},
 		{"limit-req", func(d *drawing) {
@@ -100,23 +100,23 @@ func stacks() []kind {
 			d.load = load.Load{Conns: d.count(8, 20), Think: d.ms(10, 40), Own: true}
 			d.shape.Load = "closed"
 			d.where.Comms = []string{"nginx"}
-			d.plant(fmt.Sprintf("%d requests a second for each address", rate), func(s *server.Setup) { s.Workers.LimitRate = rate })
+			d.inject(fmt.Sprintf("%d requests a second for each address", rate), func(s *server.Setup) { s.Workers.LimitRate = rate })
 			d.busy = true // whatever its rate, nginx takes no more than its burst of 5 at one moment
 			d.before(1)
 		}},
 		queries("mariadb-connections", "mariadb-max-connections", func(d *drawing) {
 			most := d.count(8, 16)
-			d.plant(fmt.Sprintf("max_connections %d", most), func(s *server.Setup) { s.Query.Max = most })
+			d.inject(fmt.Sprintf("max_connections %d", most), func(s *server.Setup) { s.Query.Max = most })
 		}, "mariadbd", "booking-app"),
 		queries("mariadb-rows", "mariadb-lock-wait", func(d *drawing) {
 			holds := d.ms(200, 700)
-			d.plant(fmt.Sprintf("another program has the locks of all rows for %v, again and again", holds), func(s *server.Setup) {
+			d.inject(fmt.Sprintf("another program has the locks of all rows for %v, again and again", holds), func(s *server.Setup) {
 				s.Report = server.Report{Every: 50 * time.Millisecond, Holds: holds}
 			})
 		}, "mariadbd", "night-report"),
 		queries("postgres-rows", "postgres-lock-wait", func(d *drawing) {
 			holds := d.ms(200, 700)
-			d.plant(fmt.Sprintf("another program has the locks of all rows for %v, again and again", holds), func(s *server.Setup) {
+			d.inject(fmt.Sprintf("another program has the locks of all rows for %v, again and again", holds), func(s *server.Setup) {
 				s.Report = server.Report{Every: 50 * time.Millisecond, Holds: holds}
 			})
 		}, "postgres", "night-report"),
@@ -125,17 +125,17 @@ func stacks() []kind {
 		queries("redis-keys", "redis-keys", nil, "redis-server", "night-report"),
 		queries("redis-clients", "redis-max-clients", func(d *drawing) {
 			most := d.count(8, 20)
-			d.plant(fmt.Sprintf("maxclients %d", most), func(s *server.Setup) { s.Redis.Max = most })
+			d.inject(fmt.Sprintf("maxclients %d", most), func(s *server.Setup) { s.Redis.Max = most })
 		}, "redis-server", "booking-app"),
 		queries("query-pool", "database-pool", func(d *drawing) {
 			pool := d.count(1, 3)
 			d.setup.Query.Sleep = d.ms(8, 25)
-			d.plant(fmt.Sprintf("a pool of %d connections", pool), func(s *server.Setup) { s.Query.Pool = pool })
+			d.inject(fmt.Sprintf("a pool of %d connections", pool), func(s *server.Setup) { s.Query.Pool = pool })
 		}, "booking-app"),
 		queries("slow-backend", "slow-dependency", func(d *drawing) {
 			work := d.ms(120, 500)
 			d.load = load.Load{Conns: d.count(8, 24), Think: d.ms(2, 20), Own: true}
-			d.plant(fmt.Sprintf("what is called takes %v", work), func(s *server.Setup) { s.Backend.Work = work })
+			d.inject(fmt.Sprintf("what is called takes %v", work), func(s *server.Setup) { s.Backend.Work = work })
 			d.faults[0].Or = []string{"application-sleep"}
 		}),
 		lacking("disk-full", "disk-full"),
@@ -147,7 +147,7 @@ func stacks() []kind {
 		{"syslog", func(d *drawing) {
 			d.take("syslog-blocked")
 			pause := d.ms(30, 120)
-			d.plant(fmt.Sprintf("the daemon of the log takes %v for a line", pause), func(s *server.Setup) { s.Desk.SyslogPause = pause })
+			d.inject(fmt.Sprintf("the daemon of the log takes %v for a line", pause), func(s *server.Setup) { s.Desk.SyslogPause = pause })
 			d.before(2)
 		}},
 		{"dns-dead", func(d *drawing) {
@@ -166,13 +166,13 @@ func stacks() []kind {
 			most := d.count(60, 200)
 			d.take("conntrack-full")
 			d.load.Conns, d.whole = d.count(3, 6)*most, true
-			d.plant(fmt.Sprintf("nf_conntrack_max %d", most), func(s *server.Setup) { s.Track, s.ConntrackMax = true, most })
+			d.inject(fmt.Sprintf("nf_conntrack_max %d", most), func(s *server.Setup) { s.Track, s.ConntrackMax = true, most })
 		}},
 		{"ports", func(d *drawing) {
 			n := d.count(20, 90)
 			d.take("ephemeral-ports")
 			d.whole = true
-			d.plant(fmt.Sprintf("ip_local_port_range of %d ports", n), func(s *server.Setup) { s.PortRange = n })
+			d.inject(fmt.Sprintf("ip_local_port_range of %d ports", n), func(s *server.Setup) { s.PortRange = n })
 		}},
 	}
 }

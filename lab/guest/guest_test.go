@@ -28,7 +28,7 @@ var slowray = flag.String("slowray", "", "slowray `program` to be tested")
 func need(t *testing.T) {
 	t.Helper()
 	if *slowray == "" {
-		t.Skip("SKIP: no -slowray: make test-kernels plants these faults in machines of their own")
+		t.Skip("SKIP: no -slowray: make test-kernels injects these faults in machines of their own")
 	}
 	r, err := request.Start(request.Options{})
 	if err != nil {
@@ -191,7 +191,7 @@ func TestQuota(t *testing.T) {
 	first(t, why(t, port), "cpu-quota-throttled", "cpu.max")
 }
 
-// TestIncidents plants what lab/incident declares for machines like this.
+// TestIncidents injects what lab/incident declares for machines like this.
 func TestIncidents(t *testing.T) {
 	for _, g := range incident.Guests() {
 		t.Run(g.Name, func(t *testing.T) {

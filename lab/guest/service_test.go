@@ -43,7 +43,7 @@ var works = map[string]func() error{
 		}
 		return nil
 	},
-	// Memory that is taken and given back, beside 48 MB that are kept.
+	// Memory that is taken and given back, next to 48 MB that are kept.
 	"memory": func() error {
 		kept()
 		return mapped(2<<20, true)

@@ -39,7 +39,7 @@ func blackHoles() []Incident {
 		Setup:   behind(plainWeb(server.Service{Size: longAnswer}), edge, gateway),
 		Faults: []Fault{{Name: "mtu", Cause: "pmtu-blackhole", Says: "wan0",
 			Text: "an MTU of 1,400 in the second router, and a rule of iptables in the first one that drops ICMP",
-			Plant: func(s *server.Setup) {
+			Inject: func(s *server.Setup) {
 				s.Packets.AtRouters[0] += commands("iptables-nft -A FORWARD -p icmp -j DROP")
 				s.Packets.AtRouters[1] += commands(narrowLink)
 			}}},

@@ -92,8 +92,8 @@ def request(n):
 func bursts() []Incident {
 	// Requests come whether or not others are answered: those in a burst are many then.
 	steady, some := load.Load{Conns: 200, Rate: 120}, load.Load{Conns: 60, Rate: 25}
-	one := func(name, cause, summary, text string, setup func() server.Setup, l load.Load, plant func(*server.Setup)) Incident {
-		return Incident{Name: name, Summary: summary, Setup: setup, Load: l, Faults: []Fault{{Name: "burst", Cause: cause, Text: text, Plant: plant}}}
+	one := func(name, cause, summary, text string, setup func() server.Setup, l load.Load, inject func(*server.Setup)) Incident {
+		return Incident{Name: name, Summary: summary, Setup: setup, Load: l, Faults: []Fault{{Name: "burst", Cause: cause, Text: text, Inject: inject}}}
 	}
 	small := func(s *server.Setup) { s.Mixed = 10_000 }
 	python := func(code string) func() server.Setup { return errand(code) }
@@ -102,9 +102,9 @@ func bursts() []Incident {
 	}
 	return []Incident{
 		one("burst-cpu", "cpu-saturated", "a neighbour computes on all CPUs for 600 ms in each two seconds", "24 processes of another program, for 0.6 s in each 2 s",
-			on(nginxFPM(0), small), some, beside(burst(0))),
+			on(nginxFPM(0), small), some, alongside(burst(0))),
 		one("burst-cpu-python", "cpu-saturated", "a neighbour of a service in Python computes on all CPUs for 600 ms in each two seconds", "24 processes of another program, for 0.6 s in each 2 s",
-			python(fmt.Sprintf(packsJournal, 0)), some, beside(burst(0))),
+			python(fmt.Sprintf(packsJournal, 0)), some, alongside(burst(0))),
 		one("burst-cpu-own", "short-lived-process-storm", "a service starts 24 programs every two seconds that pack its journal, on both CPUs", "gzip -9 of 2.5 MB, 24 times",
 			python(fmt.Sprintf(packsJournal, 0)), some, faulty(fmt.Sprintf(packsJournal, 24))),
 		one("burst-lock", "blocked-on-file-lock", "another program holds the lock of a file for 1.5 s in each ten, which each request takes for a moment", "the lock is held for 1.5 s, and then free for 8.5 s",
@@ -150,7 +150,7 @@ func burstControls() []Incident {
 	list := []Incident{{
 		Name:    "burst-cpu-nice",
 		Summary: "a neighbour with nice 19 computes on all CPUs for 600 ms in each two seconds, and gives way to a service that computes little",
-		Setup:   on(golang(server.Go{Work: 2 * time.Millisecond}), func(s *server.Setup) { s.Around.Beside = burst(19) }),
+		Setup:   on(golang(server.Go{Work: 2 * time.Millisecond}), func(s *server.Setup) { s.Around.Alongside = burst(19) }),
 		Load:    load.Load{Conns: 4, Own: true, Think: 30 * time.Millisecond},
 	}, {
 		Name:    "burst-lock-unasked",

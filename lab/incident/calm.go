@@ -1,7 +1,7 @@
 package incident
 
-// calm is the incidents, beside those that are Light, that need hardly any CPU as
-// they are planted and under load: an eighth of two CPUs at most, of which slowray's
+// calm is the incidents, next to those that are Light, that need hardly any CPU as
+// they are injected and under load: an eighth of two CPUs at most, of which slowray's
 // part is not. None of them changes anything of the host.
 var calm = map[string]bool{
 	"mariadb-lock-wait": true, "postgres-lock-wait": true, "database-pool": true,
@@ -23,8 +23,8 @@ var calm = map[string]bool{
 	"healthy-idle": true, "request-waves": true, "uwsgi-harakiri": true,
 }
 
-// Calm says whether the incident may be planted next to others that are as Quick: it
-// needs hardly any CPU as it is planted, changes nothing of the host, and is looked
+// Calm says whether the incident may be injected next to others that are as Quick: it
+// needs hardly any CPU as it is injected, changes nothing of the host, and is looked
 // at as all of them are. A tracer takes a CPU.
 func (i Incident) Calm() bool {
 	alike := i.Lead == 0 && !i.Stepped && !i.EndInside && len(i.Phases) == 0

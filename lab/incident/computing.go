@@ -24,9 +24,9 @@ func computing() []Incident {
 		Summary: "a service in Java whose heap is nearly full of what it keeps, so that it is in garbage collection all the time",
 		Setup:   java(server.Java{HeapMB: 512, Live: 70, Garbage: 4 << 20}),
 		Faults: []Fault{{
-			Name: "small-heap", Cause: "gc-pauses", Beside: []string{"lock-convoy"}, // of the machine's own, whose holder waits for the collector
-			Text:  "a heap of 76 MB, where it had 512",
-			Plant: func(s *server.Setup) { s.Java.HeapMB = 76 },
+			Name: "small-heap", Cause: "gc-pauses", Alongside: []string{"lock-convoy"}, // of the machine's own, whose holder waits for the collector
+			Text:   "a heap of 76 MB, where it had 512",
+			Inject: func(s *server.Setup) { s.Java.HeapMB = 76 },
 		}},
 		Load: load.Load{Conns: 8, Think: 5 * time.Millisecond},
 	}, {
@@ -34,9 +34,9 @@ func computing() []Incident {
 		Summary: "a heap of Java that is full of what it keeps: it collects without end, and hardly a request is answered",
 		Setup:   java(server.Java{HeapMB: 512, Live: 90, Garbage: 256 << 10, Endless: true}),
 		Faults: []Fault{{
-			Name: "full-heap", Cause: "gc-pauses", Beside: []string{"lock-convoy"}, // of the machine's own, whose holder waits for the collector
-			Text:  "a heap of 96 MB, where it had 512",
-			Plant: func(s *server.Setup) { s.Java.HeapMB = 96 },
+			Name: "full-heap", Cause: "gc-pauses", Alongside: []string{"lock-convoy"}, // of the machine's own, whose holder waits for the collector
+			Text:   "a heap of 96 MB, where it had 512",
+			Inject: func(s *server.Setup) { s.Java.HeapMB = 96 },
 		}},
 		Load: load.Load{Conns: 8, Think: 5 * time.Millisecond},
 	}, {
@@ -45,8 +45,8 @@ func computing() []Incident {
 		Setup:   golang(server.Go{Heap: 4, Garbage: 256 << 10, MemoryMiB: 1024}),
 		Faults: []Fault{{
 			Name: "limit", Cause: "gc-pauses", Says: "GOMEMLIMIT",
-			Text:  "GOMEMLIMIT=76MiB, where it had 1 GiB",
-			Plant: func(s *server.Setup) { s.Go.MemoryMiB = 76 },
+			Text:   "GOMEMLIMIT=76MiB, where it had 1 GiB",
+			Inject: func(s *server.Setup) { s.Go.MemoryMiB = 76 },
 		}},
 		Load: load.Load{Conns: 8, Think: 5 * time.Millisecond},
 	}, {
@@ -55,8 +55,8 @@ func computing() []Incident {
 		Setup:   python(server.Python{Workers: 4, Threaded: true, Mixed: 8000}),
 		Faults: []Fault{{
 			Name: "one-process", Cause: "gil-contention",
-			Text:  "one process, where it had four",
-			Plant: func(s *server.Setup) { s.Python.Workers = 1 },
+			Text:   "one process, where it had four",
+			Inject: func(s *server.Setup) { s.Python.Workers = 1 },
 		}},
 		Load: load.Load{Conns: 8},
 	}, {
@@ -65,8 +65,8 @@ func computing() []Incident {
 		Setup:   python(server.Python{Loop: true, Inline: true}),
 		Faults: []Fault{{
 			Name: "long", Cause: "event-loop-blocked", Or: []string{"cpu-hot-function"}, Says: "price_of_route",
-			Text:  "one of 25 requests goes through two and a half million turns of price_of_route()",
-			Plant: func(s *server.Setup) { s.Python.Long, s.Python.LongEvery = 2_500_000, 25 },
+			Text:   "one of 25 requests goes through two and a half million turns of price_of_route()",
+			Inject: func(s *server.Setup) { s.Python.Long, s.Python.LongEvery = 2_500_000, 25 },
 		}},
 		Load: load.Load{Conns: 30, Rate: 80},
 	}, {
@@ -75,8 +75,8 @@ func computing() []Incident {
 		Setup:   framework("never"),
 		Faults: []Fault{{
 			Name: "revalidate", Cause: "autoreload-stat-storm",
-			Text:  "opcache.validate_timestamps with opcache.revalidate_freq 0",
-			Plant: func(s *server.Setup) { s.Revalidate = "always" },
+			Text:   "opcache.validate_timestamps with opcache.revalidate_freq 0",
+			Inject: func(s *server.Setup) { s.Revalidate = "always" },
 		}},
 		Load: load.Load{Conns: 4},
 	}, {
@@ -89,8 +89,8 @@ func computing() []Incident {
 		},
 		Faults: []Fault{{
 			Name: "scripts", Cause: "short-lived-process-storm",
-			Text:  "six shells that start gzip in a loop, for a small file each",
-			Plant: func(s *server.Setup) { s.Storm = 6 },
+			Text:   "six shells that start gzip in a loop, for a small file each",
+			Inject: func(s *server.Setup) { s.Storm = 6 },
 		}},
 		Load: load.Load{Conns: 4},
 	}, {
@@ -103,8 +103,8 @@ func computing() []Incident {
 		},
 		Faults: []Fault{{
 			Name: "export", Cause: "kernel-thread-busy", Says: "loop",
-			Text:  "two exports, to a loop device",
-			Plant: func(s *server.Setup) { s.Exports = 2 },
+			Text:   "two exports, to a loop device",
+			Inject: func(s *server.Setup) { s.Exports = 2 },
 		}},
 		Load: load.Load{Conns: 4},
 	}}

@@ -33,7 +33,7 @@ func controls() []Incident {
 		},
 		Faults: []Fault{{
 			Name: "tw-reuse-2", Cause: "time-wait-port-search", Text: "tcp_tw_reuse 2",
-			Plant: func(s *server.Setup) { s.TWReuse = "2" },
+			Inject: func(s *server.Setup) { s.TWReuse = "2" },
 		}},
 		Load: load.Load{Conns: 200},
 		Lead: 6 * time.Second,

@@ -27,8 +27,8 @@ func databases() []Incident {
 		Setup:   overDatabase(server.WebDatabase, func(s *server.Setup) { s.Query.Lazy, s.Query.Sleep = true, 5*time.Millisecond }),
 		Faults: []Fault{{
 			Name: "max-connections", Cause: "mariadb-connections-exhausted",
-			Text:  "max_connections 15",
-			Plant: func(s *server.Setup) { s.Query.Max = 15 },
+			Text:   "max_connections 15",
+			Inject: func(s *server.Setup) { s.Query.Max = 15 },
 		}},
 		Load: load.Load{Conns: 40, Think: 5 * time.Millisecond},
 	}, {
@@ -38,7 +38,7 @@ func databases() []Incident {
 		Faults: []Fault{{
 			Name: "transaction", Cause: "mariadb-lock-wait",
 			Text: "another program holds the locks of all rows for 300 ms, again and again",
-			Plant: func(s *server.Setup) {
+			Inject: func(s *server.Setup) {
 				s.Report = server.Report{Every: 50 * time.Millisecond, Holds: 300 * time.Millisecond}
 			},
 		}},
@@ -51,8 +51,8 @@ func databases() []Incident {
 		}),
 		Faults: []Fault{{
 			Name: "no-index", Cause: "mariadb-slow-query", Says: "index",
-			Text:  "the column that is asked for has no index",
-			Plant: func(s *server.Setup) { s.Query.Index = false },
+			Text:   "the column that is asked for has no index",
+			Inject: func(s *server.Setup) { s.Query.Index = false },
 		}},
 		Load: fewer,
 	}, {
@@ -61,9 +61,9 @@ func databases() []Incident {
 		Setup:   overDatabase(server.WebPostgres, func(s *server.Setup) { s.Query.Lazy, s.Query.Sleep = true, 5*time.Millisecond }),
 		Faults: []Fault{{
 			Name: "max-connections", Cause: "postgres-connections-exhausted",
-			Beside: []string{"short-lived-process-storm", "cpu-saturated"}, // a process is forked to refuse each
-			Text:   "max_connections 15",
-			Plant:  func(s *server.Setup) { s.Query.Max = 15 },
+			Alongside: []string{"short-lived-process-storm", "cpu-saturated"}, // a process is forked to refuse each
+			Text:      "max_connections 15",
+			Inject:    func(s *server.Setup) { s.Query.Max = 15 },
 		}},
 		Load: load.Load{Conns: 40, Think: 5 * time.Millisecond},
 	}, {
@@ -73,7 +73,7 @@ func databases() []Incident {
 		Faults: []Fault{{
 			Name: "transaction", Cause: "postgres-lock-wait", Says: "idle in transaction",
 			Text: "another program holds the locks of all rows for 300 ms, again and again",
-			Plant: func(s *server.Setup) {
+			Inject: func(s *server.Setup) {
 				s.Report = server.Report{Every: 50 * time.Millisecond, Holds: 300 * time.Millisecond}
 			},
 		}},
@@ -86,8 +86,8 @@ func databases() []Incident {
 		}),
 		Faults: []Fault{{
 			Name: "no-index", Cause: "postgres-slow-query",
-			Text:  "the column that is asked for has no index",
-			Plant: func(s *server.Setup) { s.Query.Index = false },
+			Text:   "the column that is asked for has no index",
+			Inject: func(s *server.Setup) { s.Query.Index = false },
 		}},
 		Load: fewer,
 	}, {
@@ -96,9 +96,9 @@ func databases() []Incident {
 		Setup:   overDatabase(server.WebRedis, func(s *server.Setup) { s.Redis = server.Redis{Keys: 1_200_000} }),
 		Faults: []Fault{{
 			Name: "keys", Cause: "redis-slow-command", Says: "KEYS",
-			Beside: []string{"single-thread-saturated"}, // the thread of Redis, busy with KEYS
-			Text:   "KEYS over 1,200,000 keys, again after each 30 ms",
-			Plant:  func(s *server.Setup) { s.Report = server.Report{Every: 30 * time.Millisecond, Keys: true} },
+			Alongside: []string{"single-thread-saturated"}, // the thread of Redis, busy with KEYS
+			Text:      "KEYS over 1,200,000 keys, again after each 30 ms",
+			Inject:    func(s *server.Setup) { s.Report = server.Report{Every: 30 * time.Millisecond, Keys: true} },
 		}},
 		Load: load.Load{Conns: 20, Think: 5 * time.Millisecond},
 	}, {
@@ -107,8 +107,8 @@ func databases() []Incident {
 		Setup:   overDatabase(server.WebRedis, func(s *server.Setup) {}),
 		Faults: []Fault{{
 			Name: "max-clients", Cause: "redis-max-clients",
-			Text:  "maxclients 12",
-			Plant: func(s *server.Setup) { s.Redis.Max = 12 },
+			Text:   "maxclients 12",
+			Inject: func(s *server.Setup) { s.Redis.Max = 12 },
 		}},
 		Load: load.Load{Conns: 40},
 	}, {
@@ -117,8 +117,8 @@ func databases() []Incident {
 		Setup:   overDatabase(server.WebMemcached, func(s *server.Setup) {}),
 		Faults: []Fault{{
 			Name: "connections", Cause: "memcached-connections-exhausted",
-			Text:  "memcached -c 64",
-			Plant: func(s *server.Setup) { s.Cache.Max = 64 },
+			Text:   "memcached -c 64",
+			Inject: func(s *server.Setup) { s.Cache.Max = 64 },
 		}},
 		Load: load.Load{Conns: 150},
 	}, {
@@ -127,8 +127,8 @@ func databases() []Incident {
 		Setup:   overDatabase(server.WebDatabase, func(s *server.Setup) { s.Query.Sleep = 10 * time.Millisecond }),
 		Faults: []Fault{{
 			Name: "pool", Cause: "connection-pool-exhausted",
-			Text:  "a pool of two connections",
-			Plant: func(s *server.Setup) { s.Query.Pool = 2 },
+			Text:   "a pool of two connections",
+			Inject: func(s *server.Setup) { s.Query.Pool = 2 },
 		}},
 		Load: load.Load{Conns: 30},
 	}}

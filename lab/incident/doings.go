@@ -22,17 +22,17 @@ func doings() []Incident {
 		Name:    "limit-passed-on",
 		Summary: "what a service asks refuses by a limit of its own (429), and the service answers 503",
 		Setup:   asks(server.Healthy(server.PythonApp), 0),
-		Faults:  []Fault{{Name: "limit", Cause: "error-answers", Says: "429 Too Many Requests", Text: "what is asked answers 429", Plant: refuse(429)}},
+		Faults:  []Fault{{Name: "limit", Cause: "error-answers", Says: "429 Too Many Requests", Text: "what is asked answers 429", Inject: refuse(429)}},
 	}, {
 		Name:    "error-behind-two-hops",
 		Summary: "nginx passes on the 502 of a service, whose own upstream answers 500",
 		Setup:   asks(server.Healthy(server.NginxPython), 0),
-		Faults:  []Fault{{Name: "fails", Cause: "error-answers", Says: "500 Internal Server Error", Text: "what is asked answers 500", Plant: refuse(500)}},
+		Faults:  []Fault{{Name: "fails", Cause: "error-answers", Says: "500 Internal Server Error", Text: "what is asked answers 500", Inject: refuse(500)}},
 	}, {
 		Name:    "retry-python",
 		Summary: "a service in Python tries again, with longer and longer pauses, what answers 503",
 		Setup:   asks(server.Healthy(server.PythonApp), 3),
-		Faults:  []Fault{{Name: "fails", Cause: "error-answers", Beside: slept, Says: "quota booking.py", Text: "what is asked answers 503", Plant: refuse(503)}},
+		Faults:  []Fault{{Name: "fails", Cause: "error-answers", Alongside: slept, Says: "quota booking.py", Text: "what is asked answers 503", Inject: refuse(503)}},
 	}, {
 		Name:    "retry-go",
 		Summary: "a service in Go tries again, with longer and longer pauses, what refuses it by a limit (429)",
@@ -41,37 +41,37 @@ func doings() []Incident {
 			s.Go.Asks, s.Go.Retries = true, 3
 			return s
 		},
-		Faults: []Fault{{Name: "limit", Cause: "error-answers", Beside: slept, Says: "429 Too Many Requests", Text: "what is asked answers 429", Plant: refuse(429)}},
+		Faults: []Fault{{Name: "limit", Cause: "error-answers", Alongside: slept, Says: "429 Too Many Requests", Text: "what is asked answers 429", Inject: refuse(429)}},
 	}, {
 		Name:    "hot-python",
 		Summary: "each request of a service in Python computes for a tenth of a second, and the CPUs are mostly idle",
 		Setup:   python(server.Python{Threaded: true}),
 		Faults: []Fault{{Name: "hot", Cause: "cpu-hot-function", Says: "price_of_route", Text: "1,500,000 turns of price_of_route()",
-			Plant: func(s *server.Setup) { s.Python.Hot = 1_500_000 }}},
+			Inject: func(s *server.Setup) { s.Python.Hot = 1_500_000 }}},
 	}, {
 		Name:    "hot-regex-python",
 		Summary: "each request of a service in Python matches a pattern that takes for ever on what does not match",
 		Setup:   python(server.Python{Threaded: true}),
 		Faults: []Fault{{Name: "regex", Cause: "cpu-hot-function", Says: "check_name", Text: "a pattern that goes back over 19 letters",
-			Plant: func(s *server.Setup) { s.Python.Regex = 19 }}},
+			Inject: func(s *server.Setup) { s.Python.Regex = 19 }}},
 	}, {
 		Name:    "hot-go",
 		Summary: "each request of a service in Go computes for a tenth of a second, and the CPUs are mostly idle",
 		Setup:   golang(server.Go{}),
 		Faults: []Fault{{Name: "hot", Cause: "cpu-hot-function", Says: "priceOfRoute", Text: "60,000,000 turns of priceOfRoute()",
-			Plant: func(s *server.Setup) { s.Go.Hot = 60_000_000 }}},
+			Inject: func(s *server.Setup) { s.Go.Hot = 60_000_000 }}},
 	}, {
 		Name:    "hot-java",
 		Summary: "each request of a service in Java computes for a tenth of a second, and the CPUs are mostly idle",
 		Setup:   java(server.Java{}),
 		Faults: []Fault{{Name: "hot", Cause: "cpu-hot-function", Says: "priceOfRoute", Text: "150,000,000 turns of priceOfRoute()",
-			Plant: func(s *server.Setup) { s.Java.Hot = 150_000_000 }}},
+			Inject: func(s *server.Setup) { s.Java.Hot = 150_000_000 }}},
 	}, {
 		Name:    "hot-php",
 		Summary: "each page of PHP computes for a tenth of a second, and the CPUs are mostly idle",
 		Setup:   nginxFPM(0),
 		Faults: []Fault{{Name: "hot", Cause: "cpu-hot-function", Text: "20,000,000 turns of one function",
-			Plant: func(s *server.Setup) { s.Hot = 20_000_000 }}},
+			Inject: func(s *server.Setup) { s.Hot = 20_000_000 }}},
 	}}
 	for n := range list {
 		list[n].Load = load.Load{Conns: 4, Think: 20 * time.Millisecond}
@@ -92,7 +92,7 @@ func slowDatabases() []Incident {
 		})
 	}
 	noIndex := func(cause, says string) []Fault {
-		return []Fault{{Name: "no-index", Cause: cause, Says: says, Text: "the column that is asked for has no index", Plant: func(s *server.Setup) { s.Query.Index = false }}}
+		return []Fault{{Name: "no-index", Cause: cause, Says: says, Text: "the column that is asked for has no index", Inject: func(s *server.Setup) { s.Query.Index = false }}}
 	}
 	list := []Incident{
 		{Name: "postgres-scan-without-log", Summary: "a PostgreSQL looks at all rows to find a guest by name, and logs nothing",
@@ -105,23 +105,23 @@ func slowDatabases() []Incident {
 			Setup: scan(server.WebPostgres, 300_000, 0, true), Faults: noIndex("postgres-slow-query", "from row to row"), Load: fewer},
 		{Name: "pgbouncer-pool", Summary: "a PgBouncer keeps two connections to its PostgreSQL, which answers in 5 ms",
 			Setup:  overDatabase(server.WebPostgres, func(s *server.Setup) { s.Query.Sleep, s.Query.Bouncer = 5*time.Millisecond, 60 }),
-			Faults: []Fault{{Name: "pool", Cause: "connection-pool-exhausted", Says: "default_pool_size", Text: "default_pool_size 2", Plant: func(s *server.Setup) { s.Query.Bouncer = 2 }}},
+			Faults: []Fault{{Name: "pool", Cause: "connection-pool-exhausted", Says: "default_pool_size", Text: "default_pool_size 2", Inject: func(s *server.Setup) { s.Query.Bouncer = 2 }}},
 			Load:   load.Load{Conns: 30}},
 		{Name: "renamed-pgbouncer-pool", Summary: "a PgBouncer whose program is called something else keeps three connections for one database",
 			Setup: overDatabase(server.WebPostgres, func(s *server.Setup) {
 				s.Query.Sleep, s.Query.Bouncer, s.Query.BouncerOwn, s.Renamed = 5*time.Millisecond, 60, true, true
 			}),
-			Faults: []Fault{{Name: "pool", Cause: "connection-pool-exhausted", Says: "pool_size of lab", Text: "pool_size 3", Plant: func(s *server.Setup) { s.Query.Bouncer = 3 }}},
+			Faults: []Fault{{Name: "pool", Cause: "connection-pool-exhausted", Says: "pool_size of lab", Text: "pool_size 3", Inject: func(s *server.Setup) { s.Query.Bouncer = 3 }}},
 			Load:   load.Load{Conns: 30}},
 		{Name: "renamed-mariadb", Summary: "a MariaDB whose program is called something else takes 15 connections",
 			Setup: overDatabase(server.WebDatabase, func(s *server.Setup) { s.Query.Lazy, s.Query.Sleep, s.Renamed = true, 5*time.Millisecond, true }),
 			Faults: []Fault{{Name: "max-connections", Cause: "mariadb-connections-exhausted", Text: "max_connections 15",
-				Plant: func(s *server.Setup) { s.Query.Max = 15 }}},
+				Inject: func(s *server.Setup) { s.Query.Max = 15 }}},
 			Load: load.Load{Conns: 40, Think: 5 * time.Millisecond}},
 		{Name: "renamed-redis", Summary: "a Redis whose program is called something else looks at all of its keys for another program",
 			Setup: overDatabase(server.WebRedis, func(s *server.Setup) { s.Redis, s.Renamed = server.Redis{Keys: 1_200_000}, true }),
-			Faults: []Fault{{Name: "keys", Cause: "redis-slow-command", Says: "KEYS", Beside: []string{"single-thread-saturated"},
-				Text: "KEYS over 1,200,000 keys, again after each 30 ms", Plant: func(s *server.Setup) { s.Report = server.Report{Every: 30 * time.Millisecond, Keys: true} }}},
+			Faults: []Fault{{Name: "keys", Cause: "redis-slow-command", Says: "KEYS", Alongside: []string{"single-thread-saturated"},
+				Text: "KEYS over 1,200,000 keys, again after each 30 ms", Inject: func(s *server.Setup) { s.Report = server.Report{Every: 30 * time.Millisecond, Keys: true} }}},
 			Load: load.Load{Conns: 20, Think: 5 * time.Millisecond}},
 	}
 	for n := range list {

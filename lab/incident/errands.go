@@ -24,19 +24,19 @@ func errand(code string) func() server.Setup {
 var errandLoad = load.Load{Conns: 10, Think: 20 * time.Millisecond}
 
 // errands is an incident with one fault, in a service of such requests.
-func errands(name, cause, summary, text, code string, plant func(*server.Setup)) Incident {
+func errands(name, cause, summary, text, code string, inject func(*server.Setup)) Incident {
 	return Incident{
 		Name: name, Summary: summary, Setup: errand(code), Load: errandLoad, Quick: true,
-		Faults: []Fault{{Name: "fault", Cause: cause, Text: text, Plant: plant}},
+		Faults: []Fault{{Name: "fault", Cause: cause, Text: text, Inject: inject}},
 	}
 }
 
 // faulty has other lines define what a request is, or what is done first.
 func faulty(code string) func(*server.Setup) { return func(s *server.Setup) { s.Errand.Fault = code } }
 
-// beside has commands run next to the service.
-func beside(commands string) func(*server.Setup) {
-	return func(s *server.Setup) { s.Around.Beside = commands }
+// next to has commands run next to the service.
+func alongside(commands string) func(*server.Setup) {
+	return func(s *server.Setup) { s.Around.Alongside = commands }
 }
 
 // hostSetting changes a setting of the whole host.
@@ -70,9 +70,9 @@ func (i Incident) under(l load.Load) Incident {
 	return i
 }
 
-// beside names causes that are as true of its fault.
-func (i Incident) beside(causes ...string) Incident {
-	i.Faults[0].Beside = append(i.Faults[0].Beside, causes...)
+// next to names causes that are as true of its fault.
+func (i Incident) alongside(causes ...string) Incident {
+	i.Faults[0].Alongside = append(i.Faults[0].Alongside, causes...)
 	return i
 }
 
@@ -265,49 +265,49 @@ func manyCalls() []Incident {
 func onHost() []Incident {
 	return []Incident{
 		errands("aio-limit", "aio-limit", "a request sets up asynchronous I/O, of which another program has taken all", "another program holds all of fs.aio-max-nr",
-			askAIO, beside(takeAIO)),
+			askAIO, alongside(takeAIO)),
 		errands("file-max", "file-max", "a request opens a file, and the host may have no further one open", "fs.file-max 100",
 			openFile, hostSetting("fs/file-max", "100")),
 		errands("file-write-lock", "file-write-lock", "requests write each to the file of its connection, and then all to the same", "all connections write to one file",
 			oneFileEach, faulty(oneFileForAll)).with(func(s *server.Setup) { s.Around.Before = loopDisk }),
 		errands("nss-stall", "nss-stall", "a request looks up a user, for which the C library asks a daemon that does not answer", "the daemon accepts and says nothing for 500 ms",
-			lookUpUser, beside("exec /usr/bin/python3 nscd.py 0.5")).with(func(s *server.Setup) {
-			s.Around.Before, s.Around.Beside = nameDaemon, "exec /usr/bin/python3 nscd.py 0"
+			lookUpUser, alongside("exec /usr/bin/python3 nscd.py 0.5")).with(func(s *server.Setup) {
+			s.Around.Before, s.Around.Alongside = nameDaemon, "exec /usr/bin/python3 nscd.py 0"
 		}),
 		errands("unix-socket-backlog", "unix-socket-backlog", "a request connects to a unix socket where a program accepts one connection after the other", "it takes 150 ms for each, with a queue of 2",
-			connectUnix, beside(strings.ReplaceAll(fmt.Sprintf(pricesAtUnix, "0.15"), "listen(100)", "listen(2)"))).with(beside(fmt.Sprintf(pricesAtUnix, "0.001"))),
+			connectUnix, alongside(strings.ReplaceAll(fmt.Sprintf(pricesAtUnix, "0.15"), "listen(100)", "listen(2)"))).with(alongside(fmt.Sprintf(pricesAtUnix, "0.001"))),
 		errands("frozen-file-system", "hung-task", "a request writes a file, and somebody freezes the file system for a snapshot again and again", "fsfreeze for 1.5 s",
-			storeBooking, beside(frozenDisk)).with(func(s *server.Setup) { s.Around.Before = loopDisk }),
+			storeBooking, alongside(frozenDisk)).with(func(s *server.Setup) { s.Around.Before = loopDisk }),
 		errands("caches-dropped", "caches-dropped", "a service reads files that are in memory, and something drops the caches again and again", "drop_caches twice a second",
-			"", beside("while sleep 0.5; do echo 1 >/proc/sys/vm/drop_caches; done")).beside("blocked-on-disk", "cgroup-io-throttled", "page-cache-thrash").
+			"", alongside("while sleep 0.5; do echo 1 >/proc/sys/vm/drop_caches; done")).alongside("blocked-on-disk", "cgroup-io-throttled", "page-cache-thrash").
 			in(on(native(server.Native{Scan: 20}), func(s *server.Setup) { s.ReadMB = 60 })),
 		errands("realtime-hog", "realtime-hog", "a program of a real-time policy takes nine tenths of the CPU that the service runs on", "chrt --fifo 50, 90 ms of each 100 ms on CPU 1",
-			"", beside(`exec chrt --fifo 50 taskset -c 1 /usr/bin/python3 -c '
+			"", alongside(`exec chrt --fifo 50 taskset -c 1 /usr/bin/python3 -c '
 import time
 while True:
     end = time.monotonic() + 0.09
     while time.monotonic() < end:
         pass
-    time.sleep(0.01)'`)).beside("affinity-too-narrow", "cpu-saturated", "run-queue-wait").in(on(nginxFPM(query), func(s *server.Setup) { s.CPUs = "1" })),
+    time.sleep(0.01)'`)).alongside("affinity-too-narrow", "cpu-saturated", "run-queue-wait").in(on(nginxFPM(query), func(s *server.Setup) { s.CPUs = "1" })),
 		errands("tcp-memory-pressure", "tcp-memory-pressure", "large answers, and hardly any memory for all sockets of TCP together", "tcp_mem 16 32 64 pages",
-			"", hostSetting("net/ipv4/tcp_mem", "16 32 64")).in(web(10*time.Millisecond, server.Service{Size: 300_000})).under(load.Load{Conns: 20}).beside("receive-buffer-pruned"),
+			"", hostSetting("net/ipv4/tcp_mem", "16 32 64")).in(web(10*time.Millisecond, server.Service{Size: 300_000})).under(load.Load{Conns: 20}).alongside("receive-buffer-pruned"),
 		errands("tcp-memory-pressure-calls", "tcp-memory-pressure", "a service calls another one for large pages, with hardly any memory for all sockets of TCP together", "tcp_mem 24 48 96 pages",
-			"", hostSetting("net/ipv4/tcp_mem", "24 48 96")).in(on(webAndBackend(server.WebBackend, 4*time.Millisecond), func(s *server.Setup) { s.Backend.Size = 200_000 })).under(load.Load{Conns: 20, Own: true}).beside("receive-buffer-pruned"),
+			"", hostSetting("net/ipv4/tcp_mem", "24 48 96")).in(on(webAndBackend(server.WebBackend, 4*time.Millisecond), func(s *server.Setup) { s.Backend.Size = 200_000 })).under(load.Load{Conns: 20, Own: true}).alongside("receive-buffer-pruned"),
 		errands("memory-leak", "memory-leak-toward-limit", "a service keeps 160 kB of each request, until the kernel kills it and it is started again", "it keeps what it should free",
-			keepsNothing, faulty(leaks)).with(func(s *server.Setup) { s.MemoryMB, s.Errand.Restarted = 128, true }).beside("container-oom-killed"),
+			keepsNothing, faulty(leaks)).with(func(s *server.Setup) { s.MemoryMB, s.Errand.Restarted = 128, true }).alongside("container-oom-killed"),
 	}
 }
 
-// bySetup is what fields of a setup plant, without commands of a shell.
+// bySetup is what fields of a setup inject, without commands of a shell.
 func bySetup() []Incident {
 	return []Incident{{
 		Name:    "files-per-request",
 		Summary: "a request opens the same file again and again",
 		Setup:   desk(server.Desk{}),
 		Faults: []Fault{{
-			Name: "opens", Cause: "files-per-request", Beside: []string{"cpu-hot-function"},
-			Text:  "3,000 times open() and close()",
-			Plant: func(s *server.Setup) { s.Desk.Opens = 3000 },
+			Name: "opens", Cause: "files-per-request", Alongside: []string{"cpu-hot-function"},
+			Text:   "3,000 times open() and close()",
+			Inject: func(s *server.Setup) { s.Desk.Opens = 3000 },
 		}},
 		Load:  load.Load{Conns: 10, Think: 5 * time.Millisecond},
 		Quick: true,
@@ -316,9 +316,9 @@ func bySetup() []Incident {
 		Summary: "cron starts a report that computes, on both CPUs, while requests come in",
 		Setup:   nginxFPM(query),
 		Faults: []Fault{{
-			Name: "job", Cause: "scheduled-job-collision", Beside: []string{"cpu-saturated", "run-queue-wait"},
-			Text:  "6 busy loops that cron started",
-			Plant: func(s *server.Setup) { s.CronJobs = 6 },
+			Name: "job", Cause: "scheduled-job-collision", Alongside: []string{"cpu-saturated", "run-queue-wait"},
+			Text:   "6 busy loops that cron started",
+			Inject: func(s *server.Setup) { s.CronJobs = 6 },
 		}},
 		Load:  load.Load{Conns: 20, Think: 20 * time.Millisecond},
 		Quick: true,
@@ -327,9 +327,9 @@ func bySetup() []Incident {
 		Summary: "the socket of a nameserver has room for a few datagrams only, and many come at once",
 		Setup:   quotes(server.Quotes{Lookup: true, OneByOne: true}),
 		Faults: []Fault{{
-			Name: "small-buffer", Cause: "udp-receive-buffer-overflow", Says: "SO_RCVBUF", Beside: []string{"dns-timeout"},
-			Text:  "the nameserver sets SO_RCVBUF to 1 kB",
-			Plant: func(s *server.Setup) { s.Quotes.Buffer = 1 << 10 },
+			Name: "small-buffer", Cause: "udp-receive-buffer-overflow", Says: "SO_RCVBUF", Alongside: []string{"dns-timeout"},
+			Text:   "the nameserver sets SO_RCVBUF to 1 kB",
+			Inject: func(s *server.Setup) { s.Quotes.Buffer = 1 << 10 },
 		}},
 		Load:  load.Load{Conns: 40, Think: 40 * time.Millisecond},
 		Quick: true,
@@ -342,9 +342,9 @@ func bySetup() []Incident {
 			return s
 		},
 		Faults: []Fault{{
-			Name: "leak", Cause: "close-wait-leak", Beside: []string{"fd-limit"},
-			Text:  "the service keeps closed connections, with a limit of 200 open files",
-			Plant: onTransport(func(t *server.Transport) { t.Leak = true }),
+			Name: "leak", Cause: "close-wait-leak", Alongside: []string{"fd-limit"},
+			Text:   "the service keeps closed connections, with a limit of 200 open files",
+			Inject: onTransport(func(t *server.Transport) { t.Leak = true }),
 		}},
 		Load:  impatient,
 		Quick: true,
@@ -354,7 +354,7 @@ func bySetup() []Incident {
 		Setup:   nginxFPM(20 * time.Millisecond),
 		Faults: []Fault{{
 			Name: "limit", Cause: "nginx-limit-conn", Text: "limit_conn 3",
-			Plant: func(s *server.Setup) { s.Workers.LimitConn = 3 },
+			Inject: func(s *server.Setup) { s.Workers.LimitConn = 3 },
 		}},
 		Load:  load.Load{Conns: 24, Think: 5 * time.Millisecond},
 		Quick: true,
@@ -364,8 +364,8 @@ func bySetup() []Incident {
 		Setup:   webAndBackend(server.WebBackend, 4*time.Millisecond),
 		Faults: []Fault{{
 			Name: "no-keepalive", Cause: "connection-churn",
-			Text:  "the service closes its connection after each call",
-			Plant: func(s *server.Setup) { s.Web.CallClose = true },
+			Text:   "the service closes its connection after each call",
+			Inject: func(s *server.Setup) { s.Web.CallClose = true },
 		}},
 		Load:  load.Load{Conns: 20},
 		Quick: true,
@@ -406,15 +406,15 @@ func onTheWay() []Incident {
 		quick("no-route", "the route to what the service calls is gone", called, calls,
 			atServer(Fault{Cause: "no-route", Text: "a route that is unreachable, in the place of the one that led there"}, "ip route add unreachable {{.BackendAddr}}/32")),
 		quick("tc-egress-drop", "a BPF program at the egress of the server's device drops one in twenty packets", plainWeb(server.Service{}), few,
-			Fault{Cause: "tc-egress-drop", Text: "clsact, a program of the lab", Plant: func(s *server.Setup) { s.Wire.DropAtServer = drop.Rule{Every: 20, Egress: true} }}),
+			Fault{Cause: "tc-egress-drop", Text: "clsact, a program of the lab", Inject: func(s *server.Setup) { s.Wire.DropAtServer = drop.Rule{Every: 20, Egress: true} }}),
 		quick("xdp-drop", "an XDP program drops one in twenty packets that come in for the service", plainWeb(server.Service{}), few,
-			Fault{Cause: "xdp-drop", Text: "a program of the lab on eth0", Plant: func(s *server.Setup) { s.Wire.DropAtServer = drop.Rule{PPM: 50_000, XDP: true} }}),
+			Fault{Cause: "xdp-drop", Text: "a program of the lab on eth0", Inject: func(s *server.Setup) { s.Wire.DropAtServer = drop.Rule{PPM: 50_000, XDP: true} }}),
 		quick("ipsec-policy-drop", "a policy of IPsec wants what some clients send to be encrypted, and they do not encrypt it", on(plainWeb(server.Service{}), func(s *server.Setup) { s.ClientAddrs = 8 }),
 			load.Load{Conns: 40, Close: true, Own: true, Sources: 8, GiveUp: time.Second},
 			atServer(Fault{Cause: "ipsec-policy-drop", Text: "ip xfrm policy, dir in, for 4 of 8 clients"}, "ip xfrm policy add src "+server.ClientNet+"0/30 dst {{.ServerAddr}}/32 dir in tmpl src "+server.ClientNet+"1 dst {{.ServerAddr}} proto esp mode tunnel")),
 		quick("checksum-errors", "a device on the way damages one in thirty segments of the clients", web(near, server.Service{}), few,
-			Fault{Cause: "checksum-errors", Text: "a bit of the payload is another", Plant: picked(link.Damaged, 30)}),
+			Fault{Cause: "checksum-errors", Text: "a bit of the payload is another", Inject: picked(link.Damaged, 30)}),
 		quick("paws-drop", "a device on the way writes old timestamps into one in thirty segments of the clients", web(near, server.Service{}), few,
-			Fault{Cause: "paws-drop", Text: "TSval is 17 minutes old", Plant: picked(link.Outdated, 30)}),
+			Fault{Cause: "paws-drop", Text: "TSval is 17 minutes old", Inject: picked(link.Outdated, 30)}),
 	}
 }

@@ -1,6 +1,6 @@
 package incident
 
-// Guest is an incident that wants a kernel of its own: what it plants is of the whole
+// Guest is an incident that wants a kernel of its own: what it injects is of the whole
 // host, or this one cannot have it. lab/guest runs it in the machines of
 // script/kernels.sh, which have busybox.
 type Guest struct {

@@ -22,11 +22,11 @@ func desk(is server.Desk) func() server.Setup {
 var deskLoad = load.Load{Conns: 10, Think: 5 * time.Millisecond}
 
 // lacks is a service whose requests fail for lack of something.
-func lacks(name, cause, summary, text string, healthy server.Desk, plant func(*server.Desk)) Incident {
+func lacks(name, cause, summary, text string, healthy server.Desk, inject func(*server.Desk)) Incident {
 	return Incident{
 		Name: name, Summary: summary, Setup: desk(healthy), Load: deskLoad, Quick: true,
 		Light:  !healthy.Segment && !healthy.Watch, // whose limits hold for the host, and so for a service next to it
-		Faults: []Fault{{Name: "lack", Cause: cause, Text: text, Plant: func(s *server.Setup) { plant(&s.Desk) }}},
+		Faults: []Fault{{Name: "lack", Cause: cause, Text: text, Inject: func(s *server.Setup) { inject(&s.Desk) }}},
 	}
 }
 
@@ -55,8 +55,8 @@ func hostLacks() []Incident {
 }
 
 // slowedDown is a service whose requests wait for something of the host.
-func slowedDown(name, cause, summary, text string, healthy server.Desk, l load.Load, plant func(*server.Desk)) Incident {
-	i := lacks(name, cause, summary, text, healthy, plant)
+func slowedDown(name, cause, summary, text string, healthy server.Desk, l load.Load, inject func(*server.Desk)) Incident {
+	i := lacks(name, cause, summary, text, healthy, inject)
 	i.Load, i.Faults[0].Name = l, "slow"
 	return i
 }

@@ -10,22 +10,22 @@ import (
 	"github.com/slowray/slowray/lab/server"
 )
 
-// Fault is one thing that can be planted in a healthy setup. To remove it is
+// Fault is one thing that can be injected in a healthy setup. To remove it is
 // to start the servers without it.
 type Fault struct {
-	Name  string
-	Cause string // ID in slowray's catalogue
-	Text  string // what is planted, for people
-	Plant func(*server.Setup)
-	Loads func(*load.Load) // what is planted in the clients; nil if nothing
+	Name   string
+	Cause  string // ID in slowray's catalogue
+	Text   string // what is injected, for people
+	Inject func(*server.Setup)
+	Loads  func(*load.Load) // what is injected in the clients; nil if nothing
 
 	// Or is other causes by which it may be named too: what a loss costs is
 	// also what waiting for the timer costs.
 	Or []string
 
-	// Beside is causes that are as true, and may be named after it: what floods a
+	// Alongside is causes that are as true, and may be named after it: what floods a
 	// service from this host takes a CPU too.
-	Beside []string
+	Alongside []string
 
 	// AtClients says that only the clients' end can see it: a finding in their
 	// network namespace is right.
@@ -48,7 +48,7 @@ type Incident struct {
 	Setup   func() server.Setup // healthy
 	Faults  []Fault             // in the order in which they are fixed
 	Stepped bool                // fix one after the other, and look after each
-	Control bool                // whatever is planted is harmless: no finding at all is right
+	Control bool                // whatever is injected is harmless: no finding at all is right
 	Load    load.Load
 	Phases  []Phase // states of the network to go through, instead of faults
 
@@ -57,7 +57,7 @@ type Incident struct {
 	Quick     bool          // it is what it is at once: looking and measuring for half as long is enough
 	Light     bool          // it needs hardly any CPU, with its fault and without: both may run at the same time
 	Unsteady  string        // why make test does not judge it: it is not what it is each time
-	Gain      float64       // good answers with all faults fixed are at least so many times those with all planted; 0 = not said
+	Gain      float64       // good answers with all faults fixed are at least so many times those with all injected; 0 = not said
 }
 
 // Causes is the expected causes, without those of decoys.
@@ -77,7 +77,7 @@ func (i Incident) Causes() []string {
 // Needs is the Debian packages that the incident's programs come from.
 func (i Incident) Needs() []string {
 	needs := []string{"iproute2"}
-	setup := i.Planted(i.Faults)
+	setup := i.Injected(i.Faults)
 	if setup.Kind.HasNginx() {
 		needs = append(needs, "nginx")
 	}
@@ -128,12 +128,12 @@ func (i Incident) Needs() []string {
 	return needs
 }
 
-// Planted is the setup with these faults in it.
-func (i Incident) Planted(faults []Fault) server.Setup {
+// Injected is the setup with these faults in it.
+func (i Incident) Injected(faults []Fault) server.Setup {
 	s := i.Setup()
 	for _, f := range faults {
-		if f.Plant != nil {
-			f.Plant(&s)
+		if f.Inject != nil {
+			f.Inject(&s)
 		}
 	}
 	return s

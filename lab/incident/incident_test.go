@@ -12,8 +12,8 @@ func TestFaultsChangeTheSetup(t *testing.T) {
 	for _, i := range All() {
 		for _, f := range i.Faults {
 			one := []Fault{f}
-			if reflect.DeepEqual(i.Setup(), i.Planted(one)) && i.Load == i.LoadWith(one) {
-				t.Errorf("%s: %s plants nothing", i.Name, f.Name)
+			if reflect.DeepEqual(i.Setup(), i.Injected(one)) && i.Load == i.LoadWith(one) {
+				t.Errorf("%s: %s injects nothing", i.Name, f.Name)
 			}
 			if !f.Decoy && f.Cause == "" || f.Decoy && f.RuledOut == "" {
 				t.Errorf("%s: %s says not what to expect", i.Name, f.Name)
@@ -51,7 +51,7 @@ func TestCalmIncidents(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		} else if !i.Calm() || i.Light {
-			t.Errorf("%s: it is said to be calm, and cannot be planted next to others, or is Light anyway", name)
+			t.Errorf("%s: it is said to be calm, and cannot be injected next to others, or is Light anyway", name)
 		}
 	}
 }

@@ -76,10 +76,10 @@ def request(n):
 
 // shortOfMemory is services whose control group has no room for what they use.
 func shortOfMemory() []Incident {
-	short := func(name, cause, or, summary, text string, setup func() server.Setup, room, limit int, beside ...string) Incident {
+	short := func(name, cause, or, summary, text string, setup func() server.Setup, room, limit int, alongside ...string) Incident {
 		return Incident{
 			Name: name, Summary: summary, Setup: on(setup, func(s *server.Setup) { s.MemoryMB = room }), Load: errandLoad, Quick: true,
-			Faults: []Fault{{Name: "limit", Cause: cause, Or: []string{or}, Beside: beside, Says: "memory limit", Text: text, Plant: func(s *server.Setup) { s.MemoryMB = limit }}},
+			Faults: []Fault{{Name: "limit", Cause: cause, Or: []string{or}, Alongside: alongside, Says: "memory limit", Text: text, Inject: func(s *server.Setup) { s.MemoryMB = limit }}},
 		}
 	}
 	return []Incident{
@@ -97,10 +97,10 @@ func shortOfMemory() []Incident {
 
 // userSpace is a file system that a process serves, which is slow and answers.
 func userSpace() []Incident {
-	slow := func(name, summary, text string, setup func() server.Setup, plant func(*server.Prices)) Incident {
+	slow := func(name, summary, text string, setup func() server.Setup, inject func(*server.Prices)) Incident {
 		return Incident{
 			Name: name, Summary: summary, Setup: setup, Load: errandLoad, Quick: true,
-			Faults: []Fault{{Name: "slow", Cause: "blocked-on-disk", Says: "FUSE", Text: text, Plant: func(s *server.Setup) { plant(&s.Prices) }}},
+			Faults: []Fault{{Name: "slow", Cause: "blocked-on-disk", Says: "FUSE", Text: text, Inject: func(s *server.Setup) { inject(&s.Prices) }}},
 		}
 	}
 	return []Incident{
@@ -122,10 +122,10 @@ func userSpace() []Incident {
 
 // mapLocks is threads of a process that wait for its mmap_lock.
 func mapLocks() []Incident {
-	held := func(name, summary, text, says string, setup func() server.Setup, plant func(*server.Setup)) Incident {
+	held := func(name, summary, text, says string, setup func() server.Setup, inject func(*server.Setup)) Incident {
 		return Incident{
 			Name: name, Summary: summary, Setup: setup, Load: errandLoad, Quick: true,
-			Faults: []Fault{{Name: "held", Cause: "mmap-lock-contention", Says: says, Text: text, Plant: plant}},
+			Faults: []Fault{{Name: "held", Cause: "mmap-lock-contention", Says: says, Text: text, Inject: inject}},
 		}
 	}
 	return []Incident{
@@ -145,7 +145,7 @@ func kernelControls() []Incident {
 		Summary: "another program waits for a slow file system in user space all the time, and a service reads files that are on none",
 		Setup: on(errand(strings.ReplaceAll(readPrices, "prices/today", "prices.d/today")), func(s *server.Setup) {
 			s.Prices = server.Prices{Own: true, Lookup: 120 * time.Millisecond}
-			s.Around.Beside = "while :; do cat prices/today; done >/dev/null"
+			s.Around.Alongside = "while :; do cat prices/today; done >/dev/null"
 		}),
 		Load: errandLoad,
 	}, {

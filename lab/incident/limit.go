@@ -21,9 +21,9 @@ func underLimits() []Incident {
 		Summary: "a Tomcat in a container: its heap may grow far beyond the memory limit, and the kernel kills it",
 		Setup:   tomcat,
 		Faults: []Fault{{
-			Name: "heap", Cause: "jvm-heap-over-limit", Or: []string{"container-oom-killed"}, Beside: []string{"memory-pressure", "page-cache-thrash"}, Says: "-Xmx",
-			Text:  "a heap of up to 2 GB in a container with 256 MB",
-			Plant: func(s *server.Setup) { s.Container.JavaOpts = "-Xmx2g" },
+			Name: "heap", Cause: "jvm-heap-over-limit", Or: []string{"container-oom-killed"}, Alongside: []string{"memory-pressure", "page-cache-thrash"}, Says: "-Xmx",
+			Text:   "a heap of up to 2 GB in a container with 256 MB",
+			Inject: func(s *server.Setup) { s.Container.JavaOpts = "-Xmx2g" },
 		}},
 		Load:  load.Load{Conns: 10, Think: 40 * time.Millisecond},
 		Quick: true,
@@ -37,8 +37,8 @@ func underLimits() []Incident {
 		},
 		Faults: []Fault{{
 			Name: "quota", Cause: "slow-start-on-quota", Or: []string{"cpu-quota-throttled"}, Says: "quota",
-			Text:  "a CPU quota of 0.1",
-			Plant: func(s *server.Setup) { s.Container.CPUs = 0.1 },
+			Text:   "a CPU quota of 0.1",
+			Inject: func(s *server.Setup) { s.Container.CPUs = 0.1 },
 		}},
 		Load:  load.Load{Conns: 10, Think: 40 * time.Millisecond},
 		Lead:  5 * time.Second,
@@ -49,8 +49,8 @@ func underLimits() []Incident {
 		Setup:   native(server.Native{Work: 5 * time.Millisecond}),
 		Faults: []Fault{{
 			Name: "tasks", Cause: "pids-limit",
-			Text:  "at most 20 tasks in the server's control group",
-			Plant: func(s *server.Setup) { s.Tasks = 20 },
+			Text:   "at most 20 tasks in the server's control group",
+			Inject: func(s *server.Setup) { s.Tasks = 20 },
 		}},
 		Load:  load.Load{Conns: 40, Think: 5 * time.Millisecond},
 		Quick: true,
@@ -63,24 +63,24 @@ func underLimits() []Incident {
 			return s
 		},
 		Faults: []Fault{{
-			Name: "writes", Cause: "cgroup-io-throttled", Beside: []string{"fsync-bound", "blocked-on-disk"},
-			Text:  "100 writes a second for the control group of Redis",
-			Plant: func(s *server.Setup) { s.Redis.DiskWrites = 100 },
+			Name: "writes", Cause: "cgroup-io-throttled", Alongside: []string{"fsync-bound", "blocked-on-disk"},
+			Text:   "100 writes a second for the control group of Redis",
+			Inject: func(s *server.Setup) { s.Redis.DiskWrites = 100 },
 		}},
 		Load:  load.Load{Conns: 20},
 		Quick: true,
 	}, {
 		Name:    "low-cpu-weight",
-		Summary: "a service with a low CPU weight, beside busy loops with the usual one",
+		Summary: "a service with a low CPU weight, alongside busy loops with the usual one",
 		Setup: func() server.Setup {
 			s := nginxFPM(query)()
 			s.Burners, s.CPUWeight = 2, 100
 			return s
 		},
 		Faults: []Fault{{
-			Name: "weight", Cause: "low-cpu-weight", Beside: []string{"cpu-saturated", "run-queue-wait"},
-			Text:  "a CPU weight of 2 for the servers' control group",
-			Plant: func(s *server.Setup) { s.CPUWeight = 2 },
+			Name: "weight", Cause: "low-cpu-weight", Alongside: []string{"cpu-saturated", "run-queue-wait"},
+			Text:   "a CPU weight of 2 for the servers' control group",
+			Inject: func(s *server.Setup) { s.CPUWeight = 2 },
 		}},
 		Load:  load.Load{Conns: 20, Think: 20 * time.Millisecond},
 		Quick: true,
@@ -89,9 +89,9 @@ func underLimits() []Incident {
 		Summary: "a service that computes, on one CPU, while another one has nothing to do",
 		Setup:   nginxPython(server.Python{Workers: 4, Mixed: 5000}),
 		Faults: []Fault{{
-			Name: "affinity", Cause: "affinity-too-narrow", Beside: []string{"run-queue-wait", "cpu-hot-function"},
-			Text:  "a CPU affinity for CPU 0",
-			Plant: func(s *server.Setup) { s.CPUs = "0" },
+			Name: "affinity", Cause: "affinity-too-narrow", Alongside: []string{"run-queue-wait", "cpu-hot-function"},
+			Text:   "a CPU affinity for CPU 0",
+			Inject: func(s *server.Setup) { s.CPUs = "0" },
 		}},
 		Load:  load.Load{Conns: 10},
 		Quick: true,
@@ -104,9 +104,9 @@ func underLimits() []Incident {
 			return s
 		},
 		Faults: []Fault{{
-			Name: "limit", Cause: "page-cache-thrash", Beside: []string{"cgroup-io-throttled", "blocked-on-disk", "memory-pressure"},
-			Text:  "a memory limit of 24 MB, and a file of 64 MB",
-			Plant: func(s *server.Setup) { s.MemoryMB = 24 },
+			Name: "limit", Cause: "page-cache-thrash", Alongside: []string{"cgroup-io-throttled", "blocked-on-disk", "memory-pressure"},
+			Text:   "a memory limit of 24 MB, and a file of 64 MB",
+			Inject: func(s *server.Setup) { s.MemoryMB = 24 },
 		}},
 		Load:  load.Load{Conns: 20, Think: 5 * time.Millisecond},
 		Quick: true,

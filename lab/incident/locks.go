@@ -35,7 +35,7 @@ func python(is server.Python) func() server.Setup {
 }
 
 // runtimes is services that wait inside the runtime of their language: for locks
-// whose owner is written nowhere, for the collector of garbage, for themselves.
+// whose owner is written nowhere, for the garbage collector, for themselves.
 func runtimes() []Incident {
 	list := []Incident{{
 		Name:    "deadlock-go",
@@ -43,8 +43,8 @@ func runtimes() []Incident {
 		Setup:   golang(server.Go{Transfers: 50}),
 		Faults: []Fault{{
 			Name: "opposite", Cause: "deadlock", Says: "server.transfer",
-			Text:  "each second transfer locks the two accounts in the other order",
-			Plant: func(s *server.Setup) { s.Go.Opposite = true },
+			Text:   "each second transfer locks the two accounts in the other order",
+			Inject: func(s *server.Setup) { s.Go.Opposite = true },
 		}},
 		Load: booking,
 	}, {
@@ -53,8 +53,8 @@ func runtimes() []Incident {
 		Setup:   golang(server.Go{Work: 8 * time.Millisecond}),
 		Faults: []Fault{{
 			Name: "inside", Cause: "lock-convoy", Says: "server.(*bookings).book",
-			Text:  "a request waits its 8 ms inside the lock, not outside",
-			Plant: func(s *server.Setup) { s.Go.Work, s.Go.Lock = 0, s.Go.Work },
+			Text:   "a request waits its 8 ms inside the lock, not outside",
+			Inject: func(s *server.Setup) { s.Go.Work, s.Go.Lock = 0, s.Go.Work },
 		}},
 		Load: booking,
 	}, {
@@ -63,8 +63,8 @@ func runtimes() []Incident {
 		Setup:   java(server.Java{Transfers: 50}),
 		Faults: []Fault{{
 			Name: "opposite", Cause: "deadlock", Says: "Booking$Account",
-			Text:  "each second transfer locks the two accounts in the other order",
-			Plant: func(s *server.Setup) { s.Java.Opposite = true },
+			Text:   "each second transfer locks the two accounts in the other order",
+			Inject: func(s *server.Setup) { s.Java.Opposite = true },
 		}},
 		Load: booking,
 	}, {
@@ -73,8 +73,8 @@ func runtimes() []Incident {
 		Setup:   java(server.Java{Work: 8 * time.Millisecond}),
 		Faults: []Fault{{
 			Name: "inside", Cause: "lock-convoy", Says: "Java monitor",
-			Text:  "a request waits its 8 ms inside the monitor, not outside",
-			Plant: func(s *server.Setup) { s.Java.Work, s.Java.Lock = 0, s.Java.Work },
+			Text:   "a request waits its 8 ms inside the monitor, not outside",
+			Inject: func(s *server.Setup) { s.Java.Work, s.Java.Lock = 0, s.Java.Work },
 		}},
 		Load: booking,
 	}, {
@@ -83,8 +83,8 @@ func runtimes() []Incident {
 		Setup:   python(server.Python{Threaded: true, Transfers: 50}),
 		Faults: []Fault{{
 			Name: "opposite", Cause: "deadlock", Says: "transfer booking.py",
-			Text:  "each second transfer locks the two accounts in the other order",
-			Plant: func(s *server.Setup) { s.Python.Opposite = true },
+			Text:   "each second transfer locks the two accounts in the other order",
+			Inject: func(s *server.Setup) { s.Python.Opposite = true },
 		}},
 		Load: booking,
 	}, {
@@ -93,8 +93,8 @@ func runtimes() []Incident {
 		Setup:   python(server.Python{Threaded: true, Work: 8 * time.Millisecond}),
 		Faults: []Fault{{
 			Name: "inside", Cause: "lock-convoy", Says: "book booking.py",
-			Text:  "a request waits its 8 ms inside the lock, not outside",
-			Plant: func(s *server.Setup) { s.Python.Work, s.Python.Lock = 0, s.Python.Work },
+			Text:   "a request waits its 8 ms inside the lock, not outside",
+			Inject: func(s *server.Setup) { s.Python.Work, s.Python.Lock = 0, s.Python.Work },
 		}},
 		Load: booking,
 	}}
@@ -115,8 +115,8 @@ func outages() []Incident {
 		Setup:   python(server.Python{Threaded: true}),
 		Faults: []Fault{{
 			Name: "kept", Cause: "lock-convoy", Says: "book booking.py",
-			Text:  "a request waits for half an hour inside the lock",
-			Plant: func(s *server.Setup) { s.Python.Lock = never },
+			Text:   "a request waits for half an hour inside the lock",
+			Inject: func(s *server.Setup) { s.Python.Lock = never },
 		}},
 	}, {
 		Name:    "outage-go",
@@ -124,8 +124,8 @@ func outages() []Incident {
 		Setup:   golang(server.Go{}),
 		Faults: []Fault{{
 			Name: "kept", Cause: "lock-convoy", Says: "server.(*bookings).book",
-			Text:  "a request waits for half an hour inside the lock",
-			Plant: func(s *server.Setup) { s.Go.Lock = never },
+			Text:   "a request waits for half an hour inside the lock",
+			Inject: func(s *server.Setup) { s.Go.Lock = never },
 		}},
 	}, {
 		Name:    "outage-java",
@@ -133,8 +133,8 @@ func outages() []Incident {
 		Setup:   java(server.Java{}),
 		Faults: []Fault{{
 			Name: "kept", Cause: "lock-convoy", Says: "Java monitor",
-			Text:  "a request waits for half an hour inside the monitor",
-			Plant: func(s *server.Setup) { s.Java.Lock = never },
+			Text:   "a request waits for half an hour inside the monitor",
+			Inject: func(s *server.Setup) { s.Java.Lock = never },
 		}},
 	}}
 	for n := range list {
@@ -153,8 +153,8 @@ func sleepers() []Incident {
 		Setup:   python(server.Python{Threaded: true}),
 		Faults: []Fault{{
 			Name: "pause", Cause: "application-sleep", Says: "work booking.py",
-			Text:  "a request sleeps for 250 ms",
-			Plant: func(s *server.Setup) { s.Python.Work = pause },
+			Text:   "a request sleeps for 250 ms",
+			Inject: func(s *server.Setup) { s.Python.Work = pause },
 		}},
 	}, {
 		Name:    "sleep-python-pool",
@@ -162,8 +162,8 @@ func sleepers() []Incident {
 		Setup:   python(server.Python{Loop: true}),
 		Faults: []Fault{{
 			Name: "pause", Cause: "application-sleep", Says: "work booking.py",
-			Text:  "a request sleeps for 250 ms",
-			Plant: func(s *server.Setup) { s.Python.Work = pause },
+			Text:   "a request sleeps for 250 ms",
+			Inject: func(s *server.Setup) { s.Python.Work = pause },
 		}},
 	}, {
 		Name:    "sleep-go",
@@ -171,8 +171,8 @@ func sleepers() []Incident {
 		Setup:   golang(server.Go{}),
 		Faults: []Fault{{
 			Name: "pause", Cause: "application-sleep", Says: "server.",
-			Text:  "a request sleeps for 250 ms",
-			Plant: func(s *server.Setup) { s.Go.Work = pause },
+			Text:   "a request sleeps for 250 ms",
+			Inject: func(s *server.Setup) { s.Go.Work = pause },
 		}},
 	}, {
 		Name:    "sleep-behind-nginx",
@@ -184,8 +184,8 @@ func sleepers() []Incident {
 		},
 		Faults: []Fault{{
 			Name: "pause", Cause: "application-sleep", Says: "work booking.py",
-			Text:  "a request sleeps for 250 ms",
-			Plant: func(s *server.Setup) { s.Python.Work = pause },
+			Text:   "a request sleeps for 250 ms",
+			Inject: func(s *server.Setup) { s.Python.Work = pause },
 		}},
 	}}
 	for n := range list {

@@ -37,8 +37,8 @@ func names() []Incident {
 		Setup:   quotes(server.Quotes{Lookup: true}),
 		Faults: []Fault{{
 			Name: "deaf", Cause: "dns-timeout", Says: "does not answer",
-			Text:  "the first nameserver takes queries and answers none",
-			Plant: func(s *server.Setup) { s.Quotes.Deaf = true },
+			Text:   "the first nameserver takes queries and answers none",
+			Inject: func(s *server.Setup) { s.Quotes.Deaf = true },
 		}},
 		Load:  asking,
 		Quick: true,
@@ -50,7 +50,7 @@ func names() []Incident {
 		Faults: []Fault{{
 			Name: "far", Cause: "dns-slow",
 			Text: "50 ms more on the way to the nameserver and back",
-			Plant: func(s *server.Setup) {
+			Inject: func(s *server.Setup) {
 				half := link.Settings{Delay: 25 * time.Millisecond}
 				s.BackWire.ToServer, s.BackWire.ToFar = half, half
 			},
@@ -65,7 +65,7 @@ func names() []Incident {
 		Faults: []Fault{{
 			Name: "search", Cause: "dns-search-expansion", Says: "ndots",
 			Text: "three search domains with ndots:5",
-			Plant: func(s *server.Setup) {
+			Inject: func(s *server.Setup) {
 				s.Quotes.Search = "shop.svc.cluster.local svc.cluster.local cluster.local"
 			},
 		}},

@@ -58,8 +58,8 @@ func network() []Incident {
 		Setup:   web(2*time.Millisecond, server.Service{}),
 		Faults: []Fault{{
 			Name: "lost-response", Cause: "rto-tail-loss", Or: []string{"network-loss"},
-			Text:  "the link loses each 50th segment with payload to the clients",
-			Plant: func(s *server.Setup) { s.Wire.PickToFar = link.Pick{Every: 50} },
+			Text:   "the link loses each 50th segment with payload to the clients",
+			Inject: func(s *server.Setup) { s.Wire.PickToFar = link.Pick{Every: 50} },
 		}},
 		Load:  load.Load{Conns: 10},
 		Quick: true,
@@ -69,8 +69,8 @@ func network() []Incident {
 		Setup:   web(2*time.Millisecond, server.Service{Size: 30_000}),
 		Faults: []Fault{{
 			Name: "loss", Cause: "network-loss", Or: []string{"rto-tail-loss"},
-			Text:  "the link loses 3 % of the packets to the clients",
-			Plant: func(s *server.Setup) { s.Wire.ToFar.Loss = 0.03 },
+			Text:   "the link loses 3 % of the packets to the clients",
+			Inject: func(s *server.Setup) { s.Wire.ToFar.Loss = 0.03 },
 		}},
 		Load:  load.Load{Conns: 10},
 		Quick: true,
@@ -84,8 +84,8 @@ func network() []Incident {
 		},
 		Faults: []Fault{{
 			Name: "dropper", Cause: "tc-ingress-drop", AtClients: true,
-			Text:  "a program at the ingress of the clients' device drops each 40th packet",
-			Plant: func(s *server.Setup) { s.Wire.DropAtFar = drop.Rule{Every: 40} },
+			Text:   "a program at the ingress of the clients' device drops each 40th packet",
+			Inject: func(s *server.Setup) { s.Wire.DropAtFar = drop.Rule{Every: 40} },
 		}},
 		Load:  load.Load{Conns: 10},
 		Quick: true,
@@ -96,7 +96,7 @@ func network() []Incident {
 		Faults: []Fault{{
 			Name: "delay", Cause: "high-rtt",
 			Text: "17 ms more from the server to its clients, and from it to its backend",
-			Plant: func(s *server.Setup) {
+			Inject: func(s *server.Setup) {
 				s.Wire.ToFar.Delay += 17 * time.Millisecond
 				s.BackWire.ToFar.Delay += 17 * time.Millisecond
 			},
@@ -109,8 +109,8 @@ func network() []Incident {
 		Setup:   web(2*time.Millisecond, server.Service{Size: 60_000}),
 		Faults: []Fault{{
 			Name: "queue", Cause: "high-rtt",
-			Text:  "30 Mbit/s to the clients, with a queue of 2,000 packets",
-			Plant: func(s *server.Setup) { s.Wire.ToFar.Rate, s.Wire.ToFar.Queue = 30e6, 2000 },
+			Text:   "30 Mbit/s to the clients, with a queue of 2,000 packets",
+			Inject: func(s *server.Setup) { s.Wire.ToFar.Rate, s.Wire.ToFar.Queue = 30e6, 2000 },
 		}},
 		Load:  load.Load{Conns: 20},
 		Quick: true,
@@ -124,8 +124,8 @@ func network() []Incident {
 		},
 		Faults: []Fault{{
 			Name: "syn", Cause: "syn-retransmits", Or: []string{"slow-dependency"},
-			Text:  "the link loses each 20th SYN to the backend",
-			Plant: func(s *server.Setup) { s.BackWire.PickToFar = link.Pick{SYN: true, Every: 20} },
+			Text:   "the link loses each 20th SYN to the backend",
+			Inject: func(s *server.Setup) { s.BackWire.PickToFar = link.Pick{SYN: true, Every: 20} },
 		}},
 		Load:  load.Load{Conns: 20},
 		Quick: true,
@@ -135,8 +135,8 @@ func network() []Incident {
 		Setup:   web(near, server.Service{}),
 		Faults: []Fault{{
 			Name: "syn-ack", Cause: "syn-retransmits", AtClients: true,
-			Text:  "the link loses each 20th SYN-ACK to the clients",
-			Plant: func(s *server.Setup) { s.Wire.PickToFar = link.Pick{SYN: true, Every: 20} },
+			Text:   "the link loses each 20th SYN-ACK to the clients",
+			Inject: func(s *server.Setup) { s.Wire.PickToFar = link.Pick{SYN: true, Every: 20} },
 		}},
 		Load:  load.Load{Conns: 20, Close: true},
 		Quick: true,

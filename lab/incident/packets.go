@@ -10,9 +10,9 @@ import (
 	"github.com/slowray/slowray/lab/server"
 )
 
-// atServer is a fault that commands in the servers' network namespace plant.
+// atServer is a fault that commands in the servers' network namespace inject.
 func atServer(f Fault, lines ...string) Fault {
-	f.Plant = func(s *server.Setup) { s.Packets.AtServer += commands(lines...) }
+	f.Inject = func(s *server.Setup) { s.Packets.AtServer += commands(lines...) }
 	return f
 }
 
@@ -56,8 +56,8 @@ func iptablesLegacy(share float64) Fault {
 func ingressDropper(every int) Fault {
 	return Fault{
 		Name: "tc-ingress", Cause: "tc-ingress-drop",
-		Text:  fmt.Sprintf("a BPF program at the ingress of the server's device drops each %s packet", map[bool]string{true: "3rd", false: fmt.Sprintf("%dth", every)}[every == 3]),
-		Plant: func(s *server.Setup) { s.Wire.DropAtServer = drop.Rule{Every: every} },
+		Text:   fmt.Sprintf("a BPF program at the ingress of the server's device drops each %s packet", map[bool]string{true: "3rd", false: fmt.Sprintf("%dth", every)}[every == 3]),
+		Inject: func(s *server.Setup) { s.Wire.DropAtServer = drop.Rule{Every: every} },
 	}
 }
 
@@ -94,7 +94,7 @@ func packets() []Incident {
 		Stepped: true,
 		Faults: []Fault{smallMTU(), ingressDropper(3), iptablesNFT(0.15), firewallOut(7), iptablesLegacy(0.03),
 			{Name: "conntrack", Text: "connection tracking in use, far from its limit", Decoy: true, RuledOut: "conntrack-full",
-				Plant: func(s *server.Setup) { s.Track = true }}},
+				Inject: func(s *server.Setup) { s.Track = true }}},
 		// Clients that give up and come again on a new connection: those that wait
 		// double their wait each time, until nobody sends anything.
 		Load:  load.Load{Conns: 60, Own: true, GiveUp: time.Second, Think: 5 * time.Millisecond},
@@ -138,7 +138,7 @@ func packets() []Incident {
 		Faults: []Fault{{
 			Name: "rp-filter", Cause: "rp-filter-drop", Says: "rp_filter=2",
 			Text: "the route to those clients leads elsewhere, and rp_filter is 1",
-			Plant: func(s *server.Setup) {
+			Inject: func(s *server.Setup) {
 				s.Packets.AtServer = commands("ip link add dmz0 type veth peer name dmz1", "ip link set dmz0 up", "ip link set dmz1 up",
 					"ip link set dev eth0 address 02:00:00:00:00:01",
 					"ip route replace "+server.ClientNet+"0/24 dev dmz0", "echo 1 >/proc/sys/net/ipv4/conf/eth0/rp_filter")
@@ -158,8 +158,8 @@ func packets() []Incident {
 		},
 		Faults: []Fault{{
 			Name: "arp", Cause: "neighbour-unresolved",
-			Text:  "the backend's device does not answer ARP",
-			Plant: func(s *server.Setup) { s.Packets.AtBackend = commands("ip link set dev eth0 arp off") },
+			Text:   "the backend's device does not answer ARP",
+			Inject: func(s *server.Setup) { s.Packets.AtBackend = commands("ip link set dev eth0 arp off") },
 		}},
 		Load:  load.Load{Conns: 20, Own: true},
 		Quick: true,
@@ -175,7 +175,7 @@ func packetControls() []Incident {
 		Faults: []Fault{{
 			Name: "scan", Cause: "firewall-drop",
 			Text: "a stranger scans the server's ports, and the firewall drops what is for other ports than the service's",
-			Plant: func(s *server.Setup) {
+			Inject: func(s *server.Setup) {
 				s.Packets.AtServer = commands(nftTable, nftInput, "nft add rule inet shop input tcp dport != {{.FrontPort}} counter drop")
 				s.Packets.Stray = commands("exec timeout 60 hping3 --quiet --syn --interval u2000 --destport ++7000 {{.ServerAddr}} >/dev/null 2>&1")
 			},

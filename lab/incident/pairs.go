@@ -58,9 +58,9 @@ var inOneService = []Incident{{
 	Setup:   webAndBackend(server.WebBackend, near),
 	Faults: []Fault{
 		{Name: "slow-backend", Cause: "slow-dependency", Text: "the backend works for 60 ms for each call",
-			Plant: func(s *server.Setup) { s.Backend.Work = 60 * time.Millisecond }},
+			Inject: func(s *server.Setup) { s.Backend.Work = 60 * time.Millisecond }},
 		{Name: "stall", Cause: "application-stall-mid-response", Text: "the web server stops for 50 ms in the middle of a response",
-			Plant: func(s *server.Setup) { s.Web.Size, s.Web.Stall = 4000, 50*time.Millisecond }},
+			Inject: func(s *server.Setup) { s.Web.Size, s.Web.Stall = 4000, 50*time.Millisecond }},
 	},
 	Load:  load.Load{Conns: 20},
 	Quick: true,
@@ -70,9 +70,9 @@ var inOneService = []Incident{{
 	Setup:   webAndBackend(server.WebDatabase, near),
 	Faults: []Fault{
 		{Name: "slow-query", Cause: "slow-dependency", Text: "the query takes 50 ms more in MariaDB",
-			Plant: func(s *server.Setup) { s.Query.Sleep = 50 * time.Millisecond }},
+			Inject: func(s *server.Setup) { s.Query.Sleep = 50 * time.Millisecond }},
 		{Name: "two-writes", Cause: "nagle-delayed-ack", Text: "two writes for a response, TCP_NODELAY off",
-			Plant: func(s *server.Setup) { s.Web.Nagle, s.Web.Pieces = true, 2 }},
+			Inject: func(s *server.Setup) { s.Web.Nagle, s.Web.Pieces = true, 2 }},
 	},
 	Load:  load.Load{Conns: 20},
 	Quick: true,

@@ -19,7 +19,7 @@ func TestPairs(t *testing.T) {
 				continue
 			}
 			// Host-wide settings, and floods, would be of both.
-			if s := i.Planted(i.Faults); len(i.Faults) != 1 || i.Control || s.Track || s.Flood || s.Burners > 0 {
+			if s := i.Injected(i.Faults); len(i.Faults) != 1 || i.Control || s.Track || s.Flood || s.Burners > 0 {
 				t.Errorf("%s: %s cannot be one of two", p.Name, name)
 			}
 			causes[i.Faults[0].Cause] = true
@@ -33,11 +33,11 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// Nothing is planted in a healthy machine.
+// Nothing is injected in a healthy machine.
 func TestHealthy(t *testing.T) {
 	for _, i := range Healthy() {
 		if !i.Control || len(i.Faults) > 0 {
-			t.Errorf("%s: something is planted", i.Name)
+			t.Errorf("%s: something is injected", i.Name)
 		}
 		if got, err := Find(i.Name); err != nil || got.Summary != i.Summary {
 			t.Errorf("%s: is not found by its name: %v", i.Name, err)

@@ -101,8 +101,8 @@ func inLock(name, summary, cause string, kind server.Kind, workers int, code, mi
 		Name: name, Summary: summary, Setup: pooled(kind, workers, waits(code, micros, "200")),
 		Faults: []Fault{{
 			Name: "inside", Cause: cause,
-			Text:  "a request waits inside of its lock, not outside",
-			Plant: func(s *server.Setup) { s.Workers.Code = waits(code, "0", micros) },
+			Text:   "a request waits inside of its lock, not outside",
+			Inject: func(s *server.Setup) { s.Workers.Code = waits(code, "0", micros) },
 		}},
 		Load:  load.Load{Conns: 24},
 		Quick: true, Light: true,
@@ -122,7 +122,7 @@ func workersInLock() []Incident {
 	written := strings.NewReplacer("WAIT", "20000", "WRITTEN", "session_write_close();").Replace(phpSession)
 	session.Setup = pooled(server.NginxFPM, 8, written)
 	session.Faults[0].Name, session.Faults[0].Text = "open", "a page keeps its session open while it waits"
-	session.Faults[0].Plant = func(s *server.Setup) { s.Workers.Code = waits(phpSession, "20000", "") }
+	session.Faults[0].Inject = func(s *server.Setup) { s.Workers.Code = waits(phpSession, "20000", "") }
 	list := []Incident{
 		inLock("fpm-children-in-lock", "8 children of php-fpm take the lock of a file one after the other, and each waits 20 ms while it has it",
 			"blocked-on-file-lock", server.NginxFPM, 8, phpFlock, "20000"),
@@ -151,8 +151,8 @@ func workersInLock() []Incident {
 			Setup: on(pooled(i.kind, 5, i.code), func(s *server.Setup) { s.Workers.Asks, s.Asked = true, server.Python{Work: held} }),
 			Faults: []Fault{{
 				Name: "inside", Cause: "lock-convoy", Says: "book booking.py",
-				Text:  "a request of the other service waits inside of its lock, not outside",
-				Plant: func(s *server.Setup) { s.Asked = server.Python{Lock: held} },
+				Text:   "a request of the other service waits inside of its lock, not outside",
+				Inject: func(s *server.Setup) { s.Asked = server.Python{Lock: held} },
 			}},
 			Load:  load.Load{Conns: 24},
 			Quick: true, Light: true,
@@ -165,8 +165,8 @@ func workersInLock() []Incident {
 		Setup:   on(pooled(server.NginxFPM, 40, phpAsks), func(s *server.Setup) { s.Workers.Asks, s.Asked = true, server.Python{Work: 20 * time.Millisecond} }),
 		Faults: []Fault{{
 			Name: "slow", Cause: "application-sleep", Or: []string{"slow-dependency"},
-			Text:  "the other service sleeps for 160 ms",
-			Plant: func(s *server.Setup) { s.Asked.Work = 160 * time.Millisecond },
+			Text:   "the other service sleeps for 160 ms",
+			Inject: func(s *server.Setup) { s.Asked.Work = 160 * time.Millisecond },
 		}, children(4)},
 		Load:  load.Load{Conns: 24},
 		Quick: true, Light: true,

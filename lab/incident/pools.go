@@ -20,8 +20,8 @@ func threadPools() []Incident {
 		Setup:   python(server.Python{Loop: true, Threads: 64, Work: each}),
 		Faults: []Fault{{
 			Name: "four", Cause: "thread-pool-exhausted", Says: "work booking.py",
-			Text:  "a pool of 4 threads, where it had 64",
-			Plant: func(s *server.Setup) { s.Python.Threads = 4 },
+			Text:   "a pool of 4 threads, where it had 64",
+			Inject: func(s *server.Setup) { s.Python.Threads = 4 },
 		}},
 		Load:  crowd,
 		Quick: true,
@@ -31,8 +31,8 @@ func threadPools() []Incident {
 		Setup:   native(server.Native{Threads: 64, Work: each}),
 		Faults: []Fault{{
 			Name: "four", Cause: "thread-pool-exhausted", Says: "fares",
-			Text:  "4 threads, where it had 64",
-			Plant: func(s *server.Setup) { s.Native.Threads = 4 },
+			Text:   "4 threads, where it had 64",
+			Inject: func(s *server.Setup) { s.Native.Threads = 4 },
 		}},
 		Load:  load.Load{Conns: 24, Close: true, Own: true, Think: 2 * time.Millisecond},
 		Quick: true,
@@ -42,8 +42,8 @@ func threadPools() []Incident {
 		Setup:   python(server.Python{Workers: 32, Work: each}),
 		Faults: []Fault{{
 			Name: "four", Cause: "thread-pool-exhausted", Says: "work booking.py",
-			Text:  "4 processes, where it had 32",
-			Plant: func(s *server.Setup) { s.Python.Workers = 4 },
+			Text:   "4 processes, where it had 32",
+			Inject: func(s *server.Setup) { s.Python.Workers = 4 },
 		}},
 		Load:  load.Load{Conns: 24, Close: true, Own: true, Think: 2 * time.Millisecond},
 		Quick: true,
@@ -53,8 +53,8 @@ func threadPools() []Incident {
 		Setup:   java(server.Java{Fixed: 64, Work: each}),
 		Faults: []Fault{{
 			Name: "four", Cause: "thread-pool-exhausted", Says: "pool-1-thread",
-			Text:  "Executors.newFixedThreadPool(4), where it had 64",
-			Plant: func(s *server.Setup) { s.Java.Fixed = 4 },
+			Text:   "Executors.newFixedThreadPool(4), where it had 64",
+			Inject: func(s *server.Setup) { s.Java.Fixed = 4 },
 		}},
 		Load: crowd,
 		// 0 of 7 runs: application-slow-to-read is first.
@@ -68,9 +68,9 @@ func threadPools() []Incident {
 			return s
 		},
 		Faults: []Fault{{
-			Name: "four", Cause: "thread-pool-exhausted", Says: "fares", Beside: []string{"slow-dependency"}, // quicker calls would help, too
-			Text:  "4 threads, where it had 64",
-			Plant: func(s *server.Setup) { s.Java.Own = 4 },
+			Name: "four", Cause: "thread-pool-exhausted", Says: "fares", Alongside: []string{"slow-dependency"}, // quicker calls would help, too
+			Text:   "4 threads, where it had 64",
+			Inject: func(s *server.Setup) { s.Java.Own = 4 },
 		}},
 		Load: load.Load{Conns: 24, Close: true, Own: true, Think: 2 * time.Millisecond},
 		// First in 2 of 4 runs, with slow-dependency as a second cause.
@@ -98,7 +98,7 @@ func hopPools() []Incident {
 	const each = 50 * time.Millisecond
 	edge := server.Hop{Language: "nginx", Name: "edge"}
 	few := func(text string, change func(*server.Hop)) []Fault {
-		return []Fault{{Name: "four", Cause: "thread-pool-exhausted", Text: text, Plant: func(s *server.Setup) { change(&s.Hops[len(s.Hops)-1]) }}}
+		return []Fault{{Name: "four", Cause: "thread-pool-exhausted", Text: text, Inject: func(s *server.Setup) { change(&s.Hops[len(s.Hops)-1]) }}}
 	}
 	workers := func(h *server.Hop) { h.Workers = 4 }
 	threads := func(h *server.Hop) { h.Threads = 0 }
@@ -126,11 +126,11 @@ func hopPools() []Incident {
 		Setup:   chained(edge, reads),
 		Faults:  few("UV_THREADPOOL_SIZE as by default, where it was 64", threads),
 	}}
-	list[0].Faults[0].Beside = []string{"lock-convoy"} // of the channel that lets requests in
+	list[0].Faults[0].Alongside = []string{"lock-convoy"} // of the channel that lets requests in
 	for n := range list {
 		list[n].Load = load.Load{Conns: 24, Own: true, Think: 2 * time.Millisecond}
 		if n > 1 {
-			list[n].Faults[0].Beside, list[n].Faults[0].Says = []string{"dns-slow"}, "UV_THREADPOOL_SIZE"
+			list[n].Faults[0].Alongside, list[n].Faults[0].Says = []string{"dns-slow"}, "UV_THREADPOOL_SIZE"
 		}
 	}
 	return list
@@ -145,8 +145,8 @@ func background() []Incident {
 		Setup:   python(server.Python{Threaded: true}),
 		Faults: []Fault{{
 			Name: "refresh", Cause: "gil-contention", Says: "refresh_catalogue",
-			Text:  "a thread that does nothing but json.loads()",
-			Plant: func(s *server.Setup) { s.Python.Refresh = 1 },
+			Text:   "a thread that does nothing but json.loads()",
+			Inject: func(s *server.Setup) { s.Python.Refresh = 1 },
 		}},
 	}, {
 		Name:    "gil-index",
@@ -154,8 +154,8 @@ func background() []Incident {
 		Setup:   python(server.Python{Threaded: true}),
 		Faults: []Fault{{
 			Name: "index", Cause: "gil-contention", Says: "rebuild_index",
-			Text:  "two threads that run a loop in Python",
-			Plant: func(s *server.Setup) { s.Python.Index = 2 },
+			Text:   "two threads that run a loop in Python",
+			Inject: func(s *server.Setup) { s.Python.Index = 2 },
 		}},
 	}}
 	for n := range list {

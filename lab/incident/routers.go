@@ -30,9 +30,9 @@ func behind(setup func() server.Setup, routers ...sandbox.Router) func() server.
 	}
 }
 
-// atRouter is a fault that commands in the nth router plant.
+// atRouter is a fault that commands in the nth router inject.
 func atRouter(n int, f Fault, lines ...string) Fault {
-	f.Plant = func(s *server.Setup) { s.Packets.AtRouters[n] += commands(lines...) }
+	f.Inject = func(s *server.Setup) { s.Packets.AtRouters[n] += commands(lines...) }
 	return f
 }
 
@@ -91,7 +91,7 @@ func routers() []Incident {
 		Setup:   behind(plainWeb(server.Service{}), edge, gateway),
 		Faults: []Fault{{Name: "rp-filter", Cause: "rp-filter-drop", Says: "rp_filter=2",
 			Text: "the second router's route to the clients leads elsewhere, and its rp_filter is 1",
-			Plant: func(s *server.Setup) {
+			Inject: func(s *server.Setup) {
 				s.Packets.AtRouters[1] = commands("ip link add dmz0 type veth peer name dmz1", "ip link set dmz0 up", "ip link set dmz1 up",
 					"ip route add {{.ClientAddr}}/32 dev dmz0 table 78", "ip rule add to {{.ClientAddr}} pref 100 lookup 78",
 					"ip link set dev wan0 address 02:00:00:00:00:02", "echo 1 >/proc/sys/net/ipv4/conf/wan0/rp_filter")
@@ -111,7 +111,7 @@ func routerControls() []Incident {
 		Summary: "a firewall in a router keeps out what is for other ports, on a way of three routers",
 		Setup:   behind(plainWeb(server.Service{Work: 2e6}), edge, gateway, sandbox.Router{Name: "core"}),
 		Faults: []Fault{{Name: "scan", Cause: "firewall-drop", Text: "a stranger scans ports, and the second router drops what is for other ports than the service's",
-			Plant: func(s *server.Setup) {
+			Inject: func(s *server.Setup) {
 				s.Packets.AtRouters[1] = commands(nftTable, nftForward, "nft add rule inet shop forward iifname wan0 tcp dport 7000-65535 counter drop")
 				s.Packets.Stray = commands("exec timeout 60 hping3 --quiet --syn --interval u2000 --destport ++7000 {{.ServerAddr}} >/dev/null 2>&1")
 			}}},

@@ -29,7 +29,7 @@ func serverWaits() []Incident {
 		Faults: []Fault{{
 			Name: "collector", Cause: "log-collector-stalled",
 			Text: "the log collector reads for 0.2 s, and then not for 1.3 s",
-			Plant: func(s *server.Setup) {
+			Inject: func(s *server.Setup) {
 				s.Collector = server.Collector{Every: 1500 * time.Millisecond, Reads: 200 * time.Millisecond}
 			},
 		}},
@@ -45,8 +45,8 @@ func serverWaits() []Incident {
 		},
 		Faults: []Fault{{
 			Name: "stopped", Cause: "process-stopped",
-			Text:  "the application gets a SIGSTOP when it serves",
-			Plant: func(s *server.Setup) { s.Stopped = true },
+			Text:   "the application gets a SIGSTOP when it serves",
+			Inject: func(s *server.Setup) { s.Stopped = true },
 		}},
 		Load:  booking,
 		Quick: true,
@@ -57,8 +57,8 @@ func serverWaits() []Incident {
 		Setup:   native(server.Native{Work: time.Millisecond, Workers: 4}),
 		Faults: []Fault{{
 			Name: "stopped", Cause: "process-stopped",
-			Text:  "the first worker gets a SIGSTOP when it serves",
-			Plant: func(s *server.Setup) { s.Stopped = true },
+			Text:   "the first worker gets a SIGSTOP when it serves",
+			Inject: func(s *server.Setup) { s.Stopped = true },
 		}},
 		Load: load.Load{Conns: 20, Think: 5 * time.Millisecond},
 	}, {
@@ -67,8 +67,8 @@ func serverWaits() []Incident {
 		Setup:   native(server.Native{Work: time.Millisecond}),
 		Faults: []Fault{{
 			Name: "stopped", Cause: "process-stopped",
-			Text:  "a script sends SIGSTOP, and 300 ms later SIGCONT",
-			Plant: func(s *server.Setup) { s.StoppedFor = 300 * time.Millisecond },
+			Text:   "a script sends SIGSTOP, and 300 ms later SIGCONT",
+			Inject: func(s *server.Setup) { s.StoppedFor = 300 * time.Millisecond },
 		}},
 		Load: booking,
 	}, {
@@ -77,8 +77,8 @@ func serverWaits() []Incident {
 		Setup:   native(server.Native{Prices: true}),
 		Faults: []Fault{{
 			Name: "stopped", Cause: "process-stopped",
-			Text:  "the process of the file system gets a SIGSTOP",
-			Plant: func(s *server.Setup) { s.PricesStopped = true },
+			Text:   "the process of the file system gets a SIGSTOP",
+			Inject: func(s *server.Setup) { s.PricesStopped = true },
 		}},
 		Load:  booking,
 		Quick: true,
@@ -88,8 +88,8 @@ func serverWaits() []Incident {
 		Setup:   native(server.Native{Log: 1000}),
 		Faults: []Fault{{
 			Name: "slow-reader", Cause: "blocked-on-pipe",
-			Text:  "what reads the pipe empties it once in 400 ms",
-			Plant: func(s *server.Setup) { s.LogPause = 400 * time.Millisecond },
+			Text:   "what reads the pipe empties it once in 400 ms",
+			Inject: func(s *server.Setup) { s.LogPause = 400 * time.Millisecond },
 		}},
 		Load:  booking,
 		Quick: true,
@@ -100,8 +100,8 @@ func serverWaits() []Incident {
 		Setup:   native(server.Native{Seats: true}),
 		Faults: []Fault{{
 			Name: "holder", Cause: "blocked-on-file-lock",
-			Text:  "another program holds the lock for 300 ms, again and again",
-			Plant: func(s *server.Setup) { s.SeatsHeld = 300 * time.Millisecond },
+			Text:   "another program holds the lock for 300 ms, again and again",
+			Inject: func(s *server.Setup) { s.SeatsHeld = 300 * time.Millisecond },
 		}},
 		Load:  booking,
 		Quick: true,
@@ -112,8 +112,8 @@ func serverWaits() []Incident {
 		Setup:   native(server.Native{Seats: true, Work: 5 * time.Millisecond}),
 		Faults: []Fault{{
 			Name: "inside", Cause: "blocked-on-file-lock", Says: "seats.lock",
-			Text:  "a request waits its 5 ms with the lock, not without it",
-			Plant: func(s *server.Setup) { s.Native.Work, s.Native.SeatsWork = 0, s.Native.Work },
+			Text:   "a request waits its 5 ms with the lock, not without it",
+			Inject: func(s *server.Setup) { s.Native.Work, s.Native.SeatsWork = 0, s.Native.Work },
 		}},
 		Load: booking,
 	}, {
@@ -122,8 +122,8 @@ func serverWaits() []Incident {
 		Setup:   native(server.Native{Seats: true, OpenLock: true, Work: 5 * time.Millisecond}),
 		Faults: []Fault{{
 			Name: "inside", Cause: "blocked-on-file-lock", Says: "seats.lock",
-			Text:  "a request waits its 5 ms with the lock, not without it",
-			Plant: func(s *server.Setup) { s.Native.Work, s.Native.SeatsWork = 0, s.Native.Work },
+			Text:   "a request waits its 5 ms with the lock, not without it",
+			Inject: func(s *server.Setup) { s.Native.Work, s.Native.SeatsWork = 0, s.Native.Work },
 		}},
 		Load: booking,
 	}, {
@@ -132,8 +132,8 @@ func serverWaits() []Incident {
 		Setup:   native(server.Native{Work: 8 * time.Millisecond}),
 		Faults: []Fault{{
 			Name: "inside", Cause: "lock-convoy",
-			Text:  "a request waits its 8 ms inside the lock, not outside",
-			Plant: func(s *server.Setup) { s.Native.Work, s.Native.Lock = 0, s.Native.Work },
+			Text:   "a request waits its 8 ms inside the lock, not outside",
+			Inject: func(s *server.Setup) { s.Native.Work, s.Native.Lock = 0, s.Native.Work },
 		}},
 		Load:  booking,
 		Quick: true,
@@ -144,8 +144,8 @@ func serverWaits() []Incident {
 		Setup:   native(server.Native{Transfers: 50}),
 		Faults: []Fault{{
 			Name: "opposite", Cause: "deadlock",
-			Text:  "each second transfer locks the two accounts in the other order",
-			Plant: func(s *server.Setup) { s.Native.Opposite = true },
+			Text:   "each second transfer locks the two accounts in the other order",
+			Inject: func(s *server.Setup) { s.Native.Opposite = true },
 		}},
 		Load:  booking,
 		Quick: true,
@@ -160,8 +160,8 @@ func serverWaits() []Incident {
 		},
 		Faults: []Fault{{
 			Name: "fsync", Cause: "fsync-bound", Or: []string{"blocked-on-disk", "cgroup-io-throttled"},
-			Text:  "appendfsync always, on a disk that takes 100 writes a second",
-			Plant: func(s *server.Setup) { s.Redis = server.Redis{Fsync: "always", DiskWrites: 100} },
+			Text:   "appendfsync always, on a disk that takes 100 writes a second",
+			Inject: func(s *server.Setup) { s.Redis = server.Redis{Fsync: "always", DiskWrites: 100} },
 		}},
 		Load:  load.Load{Conns: 20},
 		Quick: true,
@@ -175,8 +175,8 @@ func serverWaits() []Incident {
 		},
 		Faults: []Fault{{
 			Name: "firewall", Cause: "blocked-on-remote", Or: []string{"firewall-drop"},
-			Text:  "a firewall at the mail host drops all packets to port 25; the service gives up after 1.5 s",
-			Plant: func(s *server.Setup) { s.MailDropped = true },
+			Text:   "a firewall at the mail host drops all packets to port 25; the service gives up after 1.5 s",
+			Inject: func(s *server.Setup) { s.MailDropped = true },
 		}},
 		Load:  load.Load{Conns: 20, Think: 5 * time.Millisecond, Timeout: time.Second},
 		Quick: true,
@@ -212,8 +212,8 @@ func hotFunctions() []Incident {
 		Setup:   nginxFPM(0),
 		Faults: []Fault{{
 			Name: "hot", Cause: "cpu-hot-function", Says: "price_of_route",
-			Text:  "price_of_route() goes through five million turns",
-			Plant: func(s *server.Setup) { s.Hot = 5_000_000 },
+			Text:   "price_of_route() goes through five million turns",
+			Inject: func(s *server.Setup) { s.Hot = 5_000_000 },
 		}},
 		Load: load.Load{Conns: 2},
 	}, {
@@ -222,8 +222,8 @@ func hotFunctions() []Incident {
 		Setup:   nginxPython(server.Python{Workers: 4}),
 		Faults: []Fault{{
 			Name: "hot", Cause: "cpu-hot-function", Says: "price_of_route",
-			Text:  "price_of_route() goes through a million turns",
-			Plant: func(s *server.Setup) { s.Python.Hot = 1_000_000 },
+			Text:   "price_of_route() goes through a million turns",
+			Inject: func(s *server.Setup) { s.Python.Hot = 1_000_000 },
 		}},
 		Load: load.Load{Conns: 2},
 	}}
@@ -237,8 +237,8 @@ func serverCPU() []Incident {
 		Setup:   nginxPython(server.Python{Workers: 4, Loop: true, Inline: true, Mixed: 5000}),
 		Faults: []Fault{{
 			Name: "one-process", Cause: "single-thread-saturated",
-			Text:  "one process with one thread, not four",
-			Plant: func(s *server.Setup) { s.Python.Workers = 1 },
+			Text:   "one process with one thread, not four",
+			Inject: func(s *server.Setup) { s.Python.Workers = 1 },
 		}},
 		Load:  load.Load{Conns: 10},
 		Quick: true,
@@ -251,9 +251,9 @@ func serverCPU() []Incident {
 			return s
 		},
 		Faults: []Fault{{
-			Name: "flood", Cause: "softirq-saturated", Or: []string{"kernel-thread-busy"}, Beside: []string{"cpu-saturated"},
-			Text:  "one client sends SYNs as fast as it can",
-			Plant: func(s *server.Setup) { s.Flood = true },
+			Name: "flood", Cause: "softirq-saturated", Or: []string{"kernel-thread-busy"}, Alongside: []string{"cpu-saturated"},
+			Text:   "one client sends SYNs as fast as it can",
+			Inject: func(s *server.Setup) { s.Flood = true },
 		}},
 		Load:  load.Load{Conns: 20},
 		Quick: true,

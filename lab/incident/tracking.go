@@ -33,7 +33,7 @@ func guarded(setup func() server.Setup, inRouter bool, lines ...string) func() s
 
 func smallTable(n int) Fault {
 	return Fault{Name: "table", Cause: "conntrack-full", Says: "nf_conntrack_max", Text: "nf_conntrack_max is too small for the connections",
-		Plant: func(s *server.Setup) { s.ConntrackMax = n }}
+		Inject: func(s *server.Setup) { s.ConntrackMax = n }}
 }
 
 // idleClients keep their connections, and pause for longer than a firewall may
@@ -78,7 +78,7 @@ func trackingControls() []Incident {
 		Summary: "a stranger sends what belongs to no connection, and the firewall drops it as invalid",
 		Setup:   guarded(tracked(plainWeb(server.Service{Work: 2e6})), false, nftTable, nftInput, invalidNFT, strict),
 		Faults: []Fault{{Name: "strays", Cause: "conntrack-forgot", Text: "acknowledgements for the service's port that no connection has",
-			Plant: func(s *server.Setup) {
+			Inject: func(s *server.Setup) {
 				s.Packets.Stray = commands("exec timeout 60 hping3 --quiet --ack --interval u5000 --destport {{.FrontPort}} {{.ServerAddr}} >/dev/null 2>&1")
 			}}},
 		Load:    load.Load{Conns: 10, Rate: 500},

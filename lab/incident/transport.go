@@ -21,8 +21,8 @@ func transport() []Incident {
 		Setup:   nginxFPM(query),
 		Faults: []Fault{{
 			Name: "back-down", Cause: "upstream-refused",
-			Text:  "php-fpm does not run",
-			Plant: onTransport(func(t *server.Transport) { t.BackDown = true }),
+			Text:   "php-fpm does not run",
+			Inject: onTransport(func(t *server.Transport) { t.BackDown = true }),
 		}},
 		Load:  load.Load{Conns: 20},
 		Quick: true,
@@ -36,8 +36,8 @@ func transport() []Incident {
 		},
 		Faults: []Fault{{
 			Name: "dropped", Cause: "connect-timeout",
-			Text:  "the link loses all SYNs to the called service",
-			Plant: func(s *server.Setup) { s.BackWire.PickToFar = link.Pick{SYN: true, Every: 1} },
+			Text:   "the link loses all SYNs to the called service",
+			Inject: func(s *server.Setup) { s.BackWire.PickToFar = link.Pick{SYN: true, Every: 1} },
 		}},
 		Load:  asking,
 		Quick: true,
@@ -48,8 +48,8 @@ func transport() []Incident {
 		Setup:   quotes(server.Quotes{Call: true, Timeout: 300 * time.Millisecond}),
 		Faults: []Fault{{
 			Name: "dead-ipv6", Cause: "ipv6-fallback", Or: []string{"neighbour-unresolved"},
-			Text:  "an IPv6 address next to the IPv4 one, that no machine has",
-			Plant: func(s *server.Setup) { s.Quotes.DeadIPv6 = true },
+			Text:   "an IPv6 address next to the IPv4 one, that no machine has",
+			Inject: func(s *server.Setup) { s.Quotes.DeadIPv6 = true },
 		}},
 		Load:  asking,
 		Quick: true,
@@ -60,8 +60,8 @@ func transport() []Incident {
 		Setup:   on(plainWeb(server.Service{}), onTransport(func(t *server.Transport) { t.NoCookies = true })),
 		Faults: []Fault{{
 			Name: "flood", Cause: "syn-flood",
-			Text:  "2,000 SYNs a second from random addresses",
-			Plant: onTransport(func(t *server.Transport) { t.HalfOpen, t.Forged = 2000, true }),
+			Text:   "2,000 SYNs a second from random addresses",
+			Inject: onTransport(func(t *server.Transport) { t.HalfOpen, t.Forged = 2000, true }),
 		}},
 		Load:  load.Load{Conns: 20, Close: true, GiveUp: 3 * time.Second, Think: 20 * time.Millisecond},
 		Quick: true,
@@ -75,8 +75,8 @@ func transport() []Incident {
 		}),
 		Faults: []Fault{{
 			Name: "flood", Cause: "syn-flood",
-			Text:  "200 SYNs a second from an address that nobody has",
-			Plant: onTransport(func(t *server.Transport) { t.HalfOpen = 200 }),
+			Text:   "200 SYNs a second from an address that nobody has",
+			Inject: onTransport(func(t *server.Transport) { t.HalfOpen = 200 }),
 		}},
 		Load:  load.Load{Conns: 10, Close: true, GiveUp: 3 * time.Second, Think: 20 * time.Millisecond},
 		Quick: true,
@@ -87,8 +87,8 @@ func transport() []Incident {
 		Setup:   on(plainWeb(server.Service{}), func(s *server.Setup) { s.TLS.On = true }),
 		Faults: []Fault{{
 			Name: "wait", Cause: "tls-handshake-slow",
-			Text:  "250 ms in GetConfigForClient of a program in Go",
-			Plant: func(s *server.Setup) { s.TLS.Wait = 250 * time.Millisecond },
+			Text:   "250 ms in GetConfigForClient of a program in Go",
+			Inject: func(s *server.Setup) { s.TLS.Wait = 250 * time.Millisecond },
 		}},
 		Load:  load.Load{Conns: 20, Close: true, TLS: true, Think: 20 * time.Millisecond},
 		Quick: true,
@@ -98,9 +98,9 @@ func transport() []Incident {
 		Summary: "each request opens a connection of TLS, and the one worker of nginx signs with an RSA key of 4,096 bits",
 		Setup:   on(nginxFPM(time.Millisecond), func(s *server.Setup) { s.TLS.On = true }),
 		Faults: []Fault{{
-			Name: "key", Cause: "tls-handshake-slow", Beside: []string{"single-thread-saturated", "cpu-hot-function"},
-			Text:  "an RSA key of 4,096 bits, not one of ECDSA",
-			Plant: func(s *server.Setup) { s.TLS.RSA = 4096 },
+			Name: "key", Cause: "tls-handshake-slow", Alongside: []string{"single-thread-saturated", "cpu-hot-function"},
+			Text:   "an RSA key of 4,096 bits, not one of ECDSA",
+			Inject: func(s *server.Setup) { s.TLS.RSA = 4096 },
 		}},
 		Load:  load.Load{Conns: 40, Close: true, TLS: true},
 		Quick: true,
@@ -110,8 +110,8 @@ func transport() []Incident {
 		Setup:   quotes(server.Quotes{Syslog: true}),
 		Faults: []Fault{{
 			Name: "unread", Cause: "unix-datagram-blocked",
-			Text:  "the log daemon has the socket and reads nothing",
-			Plant: func(s *server.Setup) { s.Quotes.Unread = true },
+			Text:   "the log daemon has the socket and reads nothing",
+			Inject: func(s *server.Setup) { s.Quotes.Unread = true },
 		}},
 		Load:  booking,
 		Quick: true,
@@ -134,8 +134,8 @@ func transportControls() []Incident {
 		Setup:   on(plainWeb(server.Service{}), func(s *server.Setup) { s.AppBacklog = 64 }),
 		Faults: []Fault{{
 			Name: "burst", Cause: "syn-flood",
-			Text:  "2,000 SYNs a second for three seconds, from random addresses",
-			Plant: onTransport(func(t *server.Transport) { t.HalfOpen, t.Forged, t.FloodFor = 2000, true, 3*time.Second }),
+			Text:   "2,000 SYNs a second for three seconds, from random addresses",
+			Inject: onTransport(func(t *server.Transport) { t.HalfOpen, t.Forged, t.FloodFor = 2000, true, 3*time.Second }),
 		}},
 		Load: load.Load{Conns: 10, Close: true, Own: true, Think: 20 * time.Millisecond},
 	}, Incident{
@@ -144,8 +144,8 @@ func transportControls() []Incident {
 		Setup:   on(plainWeb(server.Service{}), func(s *server.Setup) { s.AppBacklog = 64 }),
 		Faults: []Fault{{
 			Name: "flood", Cause: "syn-flood",
-			Text:  "2,000 SYNs a second from random addresses",
-			Plant: onTransport(func(t *server.Transport) { t.HalfOpen, t.Forged = 2000, true }),
+			Text:   "2,000 SYNs a second from random addresses",
+			Inject: onTransport(func(t *server.Transport) { t.HalfOpen, t.Forged = 2000, true }),
 		}},
 		Load: load.Load{Conns: 10, Close: true, Own: true, Think: 20 * time.Millisecond},
 	}, Incident{

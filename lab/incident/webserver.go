@@ -24,8 +24,8 @@ func withWorkers(kind server.Kind, change func(*server.Workers)) func() server.S
 func fewWorkers(cause string, n int) Fault {
 	return Fault{
 		Name: "workers", Cause: cause,
-		Text:  fmt.Sprintf("%d workers", n),
-		Plant: func(s *server.Setup) { s.Workers.Max = n },
+		Text:   fmt.Sprintf("%d workers", n),
+		Inject: func(s *server.Setup) { s.Workers.Max = n },
 	}
 }
 
@@ -76,7 +76,7 @@ func webServers() []Incident {
 		Setup:   withWorkers(server.HAProxyWeb, func(w *server.Workers) { w.Work = 15 * time.Millisecond }),
 		Faults: []Fault{{
 			Name: "maxconn", Cause: "haproxy-maxconn", Text: "maxconn 10",
-			Plant: func(s *server.Setup) { s.Workers.MaxConn = 10 },
+			Inject: func(s *server.Setup) { s.Workers.MaxConn = 10 },
 		}},
 		Load: load.Load{Conns: 60, Close: true},
 	}, {
@@ -85,7 +85,7 @@ func webServers() []Incident {
 		Setup:   withWorkers(server.HAProxyWeb, func(w *server.Workers) { w.Work = 80 * time.Millisecond }),
 		Faults: []Fault{{
 			Name: "maxconn", Cause: "haproxy-maxconn", Text: "maxconn 5",
-			Plant: func(s *server.Setup) { s.Workers.MaxConn = 5 },
+			Inject: func(s *server.Setup) { s.Workers.MaxConn = 5 },
 		}},
 		Load: load.Load{Conns: 40, Burst: 750 * time.Millisecond},
 	}, {
@@ -94,7 +94,7 @@ func webServers() []Incident {
 		Setup:   withWorkers(server.HAProxyWeb, func(w *server.Workers) { w.Work = 15 * time.Millisecond }),
 		Faults: []Fault{{
 			Name: "server-maxconn", Cause: "haproxy-server-queue", Text: "maxconn 4 of the server",
-			Plant: func(s *server.Setup) { s.Workers.ServerMaxConn = 4 },
+			Inject: func(s *server.Setup) { s.Workers.ServerMaxConn = 4 },
 		}},
 		Load: load.Load{Conns: 40},
 	}, {
@@ -103,7 +103,7 @@ func webServers() []Incident {
 		Setup:   withWorkers(server.HAProxyWeb, nil),
 		Faults: []Fault{{
 			Name: "server-gone", Cause: "haproxy-no-server", Or: []string{"upstream-refused"}, Text: "the server behind does not run",
-			Plant: func(s *server.Setup) { s.Workers.ServerGone = true },
+			Inject: func(s *server.Setup) { s.Workers.ServerGone = true },
 		}},
 		Load: load.Load{Conns: 4, Think: 20 * time.Millisecond},
 	}, {
@@ -112,7 +112,7 @@ func webServers() []Incident {
 		Setup:   withWorkers(server.UWSGI, func(w *server.Workers) { w.Harakiri = 1 }),
 		Faults: []Fault{{
 			Name: "slow", Cause: "uwsgi-harakiri", Or: []string{"application-sleep"}, Text: "one of eight requests takes 4 s",
-			Plant: func(s *server.Setup) { s.Workers.Slow, s.Workers.Each = 4*time.Second, 8 },
+			Inject: func(s *server.Setup) { s.Workers.Slow, s.Workers.Each = 4*time.Second, 8 },
 		}},
 		Load: clients,
 	}, {
@@ -124,8 +124,8 @@ func webServers() []Incident {
 			return s
 		},
 		Faults: []Fault{{
-			Name: "slow-script", Cause: "php-fpm-slow-script", Beside: []string{"application-sleep"}, Says: "price_of_route", Text: "one of twenty pages waits 1.3 s",
-			Plant: func(s *server.Setup) { s.Workers.Slow, s.Workers.Each = 1300*time.Millisecond, 20 },
+			Name: "slow-script", Cause: "php-fpm-slow-script", Alongside: []string{"application-sleep"}, Says: "price_of_route", Text: "one of twenty pages waits 1.3 s",
+			Inject: func(s *server.Setup) { s.Workers.Slow, s.Workers.Each = 1300*time.Millisecond, 20 },
 		}},
 		Load: load.Load{Conns: 12},
 	}, {
@@ -138,7 +138,7 @@ func webServers() []Incident {
 		},
 		Faults: []Fault{{
 			Name: "limit-req", Cause: "nginx-limit-req", Text: "20 requests a second for each address",
-			Plant: func(s *server.Setup) { s.Workers.LimitRate = 20 },
+			Inject: func(s *server.Setup) { s.Workers.LimitRate = 20 },
 		}},
 		Load: load.Load{Conns: 10, Think: 20 * time.Millisecond},
 	}, {
@@ -152,7 +152,7 @@ func webServers() []Incident {
 		},
 		Faults: []Fault{{
 			Name: "pool", Cause: "connection-pool-exhausted", Text: "a pool of 3 connections",
-			Plant: func(s *server.Setup) { s.Query.Pool = 3 },
+			Inject: func(s *server.Setup) { s.Query.Pool = 3 },
 		}},
 		Load: load.Load{Conns: 24},
 	}}

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// clientSpec is what the load client is told through its environment.
+// clientSpec is what the load client gets through its environment.
 type clientSpec struct {
 	Load     Load
 	Target   string

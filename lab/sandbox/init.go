@@ -48,7 +48,7 @@ func (i *Init) Guard(j Journal, _ *struct{}) error {
 // initMain is process 1 of the sandbox. It ends when the caller does, or when
 // its lifetime is over, and takes everything back first.
 func initMain() error {
-	// A hang-up or interrupt meant for the caller must not end the guardian.
+	// A hang-up or interrupt meant for the caller must not end the watchdog.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
 	files := openFiles{}
 	for n, path := range hostSettings {

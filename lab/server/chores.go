@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Chores is what goes on on every healthy machine beside its service.
+// Chores is what goes on on every healthy machine next to its service.
 type Chores struct {
-	Reloads  bool // nginx is told to read its configuration again
+	Reloads  bool // nginx is asked to read its configuration again
 	Restarts bool // another server is stopped and started
 	Cron     bool // small programs start, do a little, and end
 	Packages bool // dpkg installs a package, in a root of its own

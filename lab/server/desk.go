@@ -204,7 +204,7 @@ func (s *starter) deskLog() error {
 		if err := os.MkdirAll(s.deskPath("dev"), 0o755); err != nil {
 			return err
 		}
-		if err := s.beside(s.box.Server, "log-daemon", besideSpec{Syslog: s.deskPath("dev/log"), LogPause: d.SyslogPause}); err != nil {
+		if err := s.alongside(s.box.Server, "log-daemon", alongsideSpec{Syslog: s.deskPath("dev/log"), LogPause: d.SyslogPause}); err != nil {
 			return err
 		}
 		if err := wait(s.deskPath("dev/log")); err != nil {
@@ -212,7 +212,7 @@ func (s *starter) deskLog() error {
 		}
 	}
 	if d.Console {
-		if err := s.beside(s.box.Server, "terminal", besideSpec{Terminal: s.deskPath("tty"), LogPause: d.ConsolePause}); err != nil {
+		if err := s.alongside(s.box.Server, "terminal", alongsideSpec{Terminal: s.deskPath("tty"), LogPause: d.ConsolePause}); err != nil {
 			return err
 		}
 		return wait(s.deskPath("tty"))

@@ -32,8 +32,8 @@ const (
 // docker starts a collector, a Docker engine with the service in Python in a
 // container that logs to it, and nginx.
 func (s *starter) docker() error {
-	collect := besideSpec{Collect: fmt.Sprintf("%s:%d", s.v.BackendAddr, collectorPort), Every: s.v.Collector.Every, Reads: s.v.Collector.Reads}
-	if err := s.beside(s.box.Backend, "log-collector", collect); err != nil {
+	collect := alongsideSpec{Collect: fmt.Sprintf("%s:%d", s.v.BackendAddr, collectorPort), Every: s.v.Collector.Every, Reads: s.v.Collector.Reads}
+	if err := s.alongside(s.box.Backend, "log-collector", collect); err != nil {
 		return err
 	}
 	if err := s.box.Backend.Listening(s.ctx, collectorPort); err != nil {
@@ -42,7 +42,7 @@ func (s *starter) docker() error {
 	if err := s.box.Server.Set(s.ctx, "net.ipv4.tcp_wmem", fmt.Sprintf("4096 16384 %d", sendBufferMax)); err != nil {
 		return err
 	}
-	if err := s.beside(s.box.Server, "warm-up", besideSpec{TimeWait: s.v.TWBuckets}); err != nil {
+	if err := s.alongside(s.box.Server, "warm-up", alongsideSpec{TimeWait: s.v.TWBuckets}); err != nil {
 		return err
 	}
 	if err := s.engine(); err != nil {
@@ -59,7 +59,7 @@ func (s *starter) dockerSocket() string { return filepath.Join(s.dockerDir(), "s
 
 // engineScript starts the engine among mounts of its own: containerd has its
 // sockets below /run and makes a directory in /opt, and older engines write a
-// key to /etc/docker, wherever else they are told to keep their files.
+// key to /etc/docker, wherever else they are asked to keep their files.
 const engineScript = `set -e
 for dir in /run /opt /etc/docker; do
 	[ ! -d $dir ] || mount -t tmpfs tmpfs $dir

@@ -22,9 +22,9 @@ type Errand struct {
 // Around is what is done to the host around the servers: commands of a shell in the
 // sandbox's directory, with fields of Plan in double braces, and settings.
 type Around struct {
-	Before string // commands that end before the servers are started
-	Beside string // what runs next to them
-	Soon   string // commands that are run once requests come in
+	Before    string // commands that end before the servers are started
+	Alongside string // what runs next to them
+	Soon      string // commands that are run once requests come in
 
 	// A setting of the whole host, once requests come in: a file below /proc/sys, and
 	// its value, with DIR for the sandbox's directory.
@@ -86,13 +86,13 @@ func (s *starter) around() error {
 			return err
 		})
 	}
-	if s.v.Around.Beside == "" {
+	if s.v.Around.Alongside == "" {
 		return nil
 	}
-	args, err := s.inDir(s.v.Around.Beside)
+	args, err := s.inDir(s.v.Around.Alongside)
 	if err != nil {
 		return err
 	}
-	_, err = s.box.Server.Start(s.ctx, sandbox.Spec{Args: args, Stderr: filepath.Join(s.box.Dir, "beside.out")})
+	_, err = s.box.Server.Start(s.ctx, sandbox.Spec{Args: args, Stderr: filepath.Join(s.box.Dir, "alongside.out")})
 	return err
 }

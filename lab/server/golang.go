@@ -169,7 +169,7 @@ func (b *bookings) book() {
 	b.mu.Unlock()
 }
 
-// transfer locks two accounts, in the order in which it is told them.
+// transfer locks two accounts, in the order in which it gets them.
 func transfer(from, to *account) {
 	from.mu.Lock()
 	time.Sleep(time.Millisecond)

@@ -257,7 +257,7 @@ func (s *starter) hop(n int, behind string) error {
 		return err
 	}
 	if h.Held > 0 {
-		if err := s.beside(s.box.Server, "stocktaking", besideSpec{Lock: s.ticket(n), Held: h.Held}); err != nil {
+		if err := s.alongside(s.box.Server, "stocktaking", alongsideSpec{Lock: s.ticket(n), Held: h.Held}); err != nil {
 			return err
 		}
 	}
@@ -485,7 +485,7 @@ func (s *starter) logReader(spec *sandbox.Spec, name string, pause time.Duration
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		return fmt.Errorf("pipe: %w", err)
 	}
-	shipper, env, err := s.own(name, besideSpec{LogPause: pause})
+	shipper, env, err := s.own(name, alongsideSpec{LogPause: pause})
 	if err != nil {
 		return err
 	}

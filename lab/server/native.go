@@ -156,7 +156,7 @@ func (s *starter) nginxNative() error {
 
 // intoPipe makes the program's standard output a pipe to the log shipper.
 func (s *starter) intoPipe(spec *sandbox.Spec) error {
-	shipper, env, err := s.own("log-shipper", besideSpec{LogPause: s.v.LogPause})
+	shipper, env, err := s.own("log-shipper", alongsideSpec{LogPause: s.v.LogPause})
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (s *starter) seats() error {
 	if s.v.SeatsHeld == 0 {
 		return nil
 	}
-	return s.beside(s.box.Server, "nightly-report", besideSpec{Lock: filepath.Join(s.box.Dir, seatsFile), Held: s.v.SeatsHeld, Free: s.v.SeatsFree})
+	return s.alongside(s.box.Server, "nightly-report", alongsideSpec{Lock: filepath.Join(s.box.Dir, seatsFile), Held: s.v.SeatsHeld, Free: s.v.SeatsFree})
 }
 
 // Prices is how a file system in user space serves a file: Native.Prices reads it, and
@@ -182,7 +182,7 @@ type Prices struct {
 	Read   time.Duration // … and at each read
 	Ask    bool          // … and has the machine behind tell it the prices, at each read
 	Late   time.Duration // … which takes so long
-	Other  bool          // bindfs serves another one beside, which nobody uses
+	Other  bool          // bindfs serves another one next to, which nobody uses
 }
 
 const pricesPort = 8025
@@ -220,7 +220,7 @@ func (s *starter) prices() error {
 	}
 	if p.Ask {
 		at := fmt.Sprintf("%s:%d", s.v.BackendAddr, pricesPort)
-		if err := s.beside(s.box.Backend, "price-host", besideSpec{Mail: at, Late: p.Late}); err != nil {
+		if err := s.alongside(s.box.Backend, "price-host", alongsideSpec{Mail: at, Late: p.Late}); err != nil {
 			return err
 		}
 		if err := s.box.Backend.Listening(s.ctx, pricesPort); err != nil {
@@ -265,7 +265,7 @@ func (s *starter) mailHost() error {
 		return nil
 	}
 	if !s.v.MailDropped {
-		if err := s.beside(s.box.Backend, "mail-host", besideSpec{Mail: fmt.Sprintf("%s:%d", s.v.BackendAddr, mailPort)}); err != nil {
+		if err := s.alongside(s.box.Backend, "mail-host", alongsideSpec{Mail: fmt.Sprintf("%s:%d", s.v.BackendAddr, mailPort)}); err != nil {
 			return err
 		}
 		return s.box.Backend.Listening(s.ctx, mailPort)

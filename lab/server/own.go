@@ -35,8 +35,8 @@ func Main(role string) error {
 		spec = &hopSpec{}
 	case WebRole:
 		spec = &webSpec{}
-	case BesideRole:
-		spec = &besideSpec{}
+	case AlongsideRole:
+		spec = &alongsideSpec{}
 	}
 	if err := json.Unmarshal([]byte(os.Getenv(appEnv)), spec); err != nil {
 		return fmt.Errorf("%s: %w", role, err)
@@ -106,7 +106,7 @@ func (s *starter) exports() error {
 		return fmt.Errorf("export: %w", err)
 	}
 	for n := range s.v.Exports {
-		if err := s.beside(s.box.Server, fmt.Sprintf("export-%d", n), besideSpec{Export: filepath.Join(s.box.Dir, fmt.Sprintf("disk/export%d", n))}); err != nil {
+		if err := s.alongside(s.box.Server, fmt.Sprintf("export-%d", n), alongsideSpec{Export: filepath.Join(s.box.Dir, fmt.Sprintf("disk/export%d", n))}); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ func (s *starter) exports() error {
 // export writes a file past the cache again and again. On a loop device a thread
 // of the kernel copies what it hands over (loop_process_work); it takes next to
 // no CPU itself.
-func (b *besideSpec) export() error {
+func (b *alongsideSpec) export() error {
 	const size, parts = 8 << 20, 6
 	data, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *starter) jobs() error {
 	if err := os.Symlink(s.exe, job); err != nil && !os.IsExist(err) {
 		return err
 	}
-	return s.beside(s.box.Server, "cron", besideSpec{Jobs: s.v.CronJobs, Job: job})
+	return s.alongside(s.box.Server, "cron", alongsideSpec{Jobs: s.v.CronJobs, Job: job})
 }
 
 func (s *starter) app() error {

@@ -34,7 +34,7 @@ func TestLogReader(t *testing.T) {
 		old := os.Stdin
 		os.Stdin = r
 		done := make(chan error, 1)
-		go func() { done <- (&besideSpec{LogPause: pause}).readLog() }()
+		go func() { done <- (&alongsideSpec{LogPause: pause}).readLog() }()
 		began := time.Now()
 		for range 8 {
 			if _, err := w.Write(make([]byte, 32<<10)); err != nil {

@@ -74,7 +74,7 @@ func (s *starter) webSQL(driver, dsn string) error {
 	if s.v.Report.Every == 0 {
 		return nil
 	}
-	return s.beside(s.box.Server, "night-report", besideSpec{Report: &reportSpec{Report: s.v.Report, SQL: &spec}})
+	return s.alongside(s.box.Server, "night-report", alongsideSpec{Report: &reportSpec{Report: s.v.Report, SQL: &spec}})
 }
 
 // open connects, and fills the pool unless it is lazy: a request must not wait

@@ -58,7 +58,7 @@ func (s *starter) webRedis() error {
 	if s.v.Report.Every == 0 {
 		return nil
 	}
-	return s.beside(s.box.Server, "night-report", besideSpec{Report: &reportSpec{Report: s.v.Report, Redis: addr}})
+	return s.alongside(s.box.Server, "night-report", alongsideSpec{Report: &reportSpec{Report: s.v.Report, Redis: addr}})
 }
 
 // redisCaller writes a key in each call, over one of its connections.

@@ -122,7 +122,7 @@ func (s *starter) quotes() error {
 	if q.Syslog {
 		socket := filepath.Join(s.box.Dir, "log")
 		args = append(args, "--syslog", socket)
-		if err := s.beside(s.box.Server, "log-daemon", besideSpec{Datagrams: socket, Unread: q.Unread}); err != nil {
+		if err := s.alongside(s.box.Server, "log-daemon", alongsideSpec{Datagrams: socket, Unread: q.Unread}); err != nil {
 			return err
 		}
 		if _, err := s.box.Server.Output(s.ctx, "timeout", "5", "sh", "-c", "until [ -S "+socket+" ]; do sleep 0.02; done"); err != nil {
@@ -225,7 +225,7 @@ func (s *starter) inPlaceOf(system, name, text string) error {
 }
 
 // takeDatagrams binds a datagram socket and reads it, or does not.
-func (b *besideSpec) takeDatagrams() error {
+func (b *alongsideSpec) takeDatagrams() error {
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: b.Datagrams, Net: "unixgram"})
 	if err != nil {
 		return err

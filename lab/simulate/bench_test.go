@@ -18,7 +18,7 @@ func BenchmarkJudge(b *testing.B) {
 			const begin, warm = int64(1_790_000_000), 120
 			if name == "slow" {
 				s, _ := simulate.Find("slow-dependency")
-				f.Plant(s, begin+warm-10, begin+100_000, 3, 20)
+				f.Inject(s, begin+warm-10, begin+100_000, 3, 20)
 			}
 			var before, after runtime.MemStats
 			runtime.GC()

@@ -11,7 +11,7 @@ import (
 	"github.com/slowray/slowray/lab/simulate"
 )
 
-// TestBoard plants all scenarios in fleets of their own seeds and tells how many are
+// TestBoard injects all scenarios in fleets of their own seeds and tells how many are
 // explained right, and after how many seconds they are found. It takes half a minute of
 // CPU for each fleet. It is run by
 //

@@ -73,7 +73,7 @@ func addPoint(s, p *fleet.Point) {
 }
 
 // Resume goes on where another fleet of the same options is: with what wanders, not
-// with what is planted.
+// with what is injected.
 func (f *Fleet) Resume(o *Fleet) {
 	f.demand.x = o.demand.x
 	for i, s := range f.services {

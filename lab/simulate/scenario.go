@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Cause is a planted cause: a component, in the words of package anomaly.
+// Cause is an injected cause: a component, in the words of package anomaly.
 type Cause struct {
 	Kind  string `json:"kind"`
 	Value string `json:"value"`
@@ -16,7 +16,7 @@ type Cause struct {
 	Both bool `json:"slow_and_failing,omitempty"`
 }
 
-// Scenario is a fault that can be planted, or a control without one.
+// Scenario is a fault that can be injected, or a control without one.
 type Scenario struct {
 	Name    string
 	Summary string
@@ -30,8 +30,8 @@ type Scenario struct {
 	Lasts int64
 	// Balanced says that it needs a fleet with a balancer: see Options.
 	Balanced bool
-	// plant chooses what is hit and how hard, before the first second.
-	plant func(p *planting) plan
+	// inject chooses what is hit and how hard, before the first second.
+	inject func(p *injecting) plan
 }
 
 // plan is what a scenario does: begin at its onset, end when it is over, and during
@@ -42,8 +42,8 @@ type plan struct {
 	during     func(at, since int64)
 }
 
-// Planted is a scenario in a fleet.
-type Planted struct {
+// Injected is a scenario in a fleet.
+type Injected struct {
 	Scenario
 	Causes []Cause
 	Size   float64 // how hard it hits: 1 is as declared
@@ -54,7 +54,7 @@ type Planted struct {
 	ended  bool
 }
 
-func (p *Planted) at(_ *Fleet, at int64) {
+func (p *Injected) at(_ *Fleet, at int64) {
 	if at >= p.Onset && at < p.Until {
 		if !p.begun {
 			p.begun = true
@@ -74,8 +74,8 @@ func (p *Planted) at(_ *Fleet, at int64) {
 	}
 }
 
-// planting is what a scenario is planted with.
-type planting struct {
+// injecting is what a scenario is injected with.
+type injecting struct {
 	f *Fleet
 	r *rand.Rand
 	// size is the severity, 1 on average of the logarithm: 0.4 to 2.5.
@@ -83,17 +83,17 @@ type planting struct {
 	onset int64
 }
 
-// Plant plants a scenario from onset until, s since 1970. seed chooses what it hits,
+// Inject injects a scenario from onset until, s since 1970. seed chooses what it hits,
 // and how hard; size, when it is not 0, multiplies how hard. It must be called before
 // the first second is made.
-func (f *Fleet) Plant(s Scenario, onset, until int64, seed uint64, size float64) *Planted {
+func (f *Fleet) Inject(s Scenario, onset, until int64, seed uint64, size float64) *Injected {
 	r := rand.New(rand.NewPCG(seed, 0x9a7))
-	p := &planting{f: f, r: r, onset: onset, size: math.Exp((2*r.Float64() - 1) * 0.9)}
+	p := &injecting{f: f, r: r, onset: onset, size: math.Exp((2*r.Float64() - 1) * 0.9)}
 	if size > 0 {
 		p.size *= size
 	}
-	made := s.plant(p)
-	f.scenario = &Planted{Scenario: s, Causes: made.causes, Size: p.size, Onset: onset, Until: until, plan: made}
+	made := s.inject(p)
+	f.scenario = &Injected{Scenario: s, Causes: made.causes, Size: p.size, Onset: onset, Until: until, plan: made}
 	return f.scenario
 }
 
@@ -117,7 +117,7 @@ func (f *Fleet) named(comm string) *service {
 }
 
 // app is an application with at least so many hosts, the one with most when none has.
-func (p *planting) app(atLeast int) *service {
+func (p *injecting) app(atLeast int) *service {
 	var list []*service
 	var most *service
 	for _, s := range p.f.services {
@@ -138,7 +138,7 @@ func (p *planting) app(atLeast int) *service {
 
 // called is an endpoint of the service that is called, by most callers when the draw
 // says nothing else.
-func (p *planting) called(s *service) *served {
+func (p *injecting) called(s *service) *served {
 	var list []*served
 	for _, e := range s.hosts {
 		for _, c := range p.f.calls {

@@ -6,8 +6,8 @@ import (
 	"github.com/slowray/slowray/lab/simulate"
 )
 
-// TestScenariosAreExplained plants each scenario in a fleet that was watched for an
-// hour. What is planted, and how hard it hits, is drawn from a seed.
+// TestScenariosAreExplained injects each scenario in a fleet that was watched for an
+// hour. What is injected, and how hard it hits, is drawn from a seed.
 func TestScenariosAreExplained(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -16,7 +16,7 @@ func TestScenariosAreExplained(t *testing.T) {
 	for _, a := range l.alarms {
 		t.Errorf("false alarm while learning: %.300s", a)
 	}
-	planted, right, quick, controls := 0, 0, 0, 0
+	injected, right, quick, controls := 0, 0, 0, 0
 	for i, s := range simulate.Scenarios {
 		if s.Slow || s.Days > 0 || s.Balanced {
 			continue // these take long: TestBoard
@@ -29,17 +29,17 @@ func TestScenariosAreExplained(t *testing.T) {
 			}
 			continue
 		}
-		planted++
+		injected++
 		if r.right {
 			right++
 		}
 		if r.found > 0 && r.found <= 5 {
 			quick++
 		}
-		t.Logf("%-20s size %.2f: found after %d s, named after %d s, right %v; planted %s; %.200s", s.Name, r.size, r.found, r.named, r.right, r.truth, r.text)
+		t.Logf("%-20s size %.2f: found after %d s, named after %d s, right %v; injected %s; %.200s", s.Name, r.size, r.found, r.named, r.right, r.truth, r.text)
 	}
-	t.Logf("%d hosts: %d of %d right, %d within 5 s, %d controls", l.options.Hosts, right, planted, quick, controls)
-	if planted < 20 || 20*right < 19*planted {
-		t.Errorf("%d of %d are right", right, planted)
+	t.Logf("%d hosts: %d of %d right, %d within 5 s, %d controls", l.options.Hosts, right, injected, quick, controls)
+	if injected < 20 || 20*right < 19*injected {
+		t.Errorf("%d of %d are right", right, injected)
 	}
 }

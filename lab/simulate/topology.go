@@ -126,7 +126,7 @@ type Fleet struct {
 	services []*service // deepest first
 	all      []*served  // deepest first
 	calls    []*call
-	scenario *Planted
+	scenario *Injected
 	demand   walk
 	// Factor is of all traffic, for scenarios.
 	factor float64

@@ -17,11 +17,11 @@ import (
 
 // trial is a scenario in a fleet, judged.
 type trial struct {
-	scenario string
-	seed     uint64 // of the fleet
-	planting uint64 // seed of what is planted
-	hosts    int
-	size     float64
+	scenario  string
+	seed      uint64 // of the fleet
+	injecting uint64 // seed of what is injected
+	hosts     int
+	size      float64
 
 	alarms  int // before the onset
 	found   int // s from the onset to the first anomaly, -1 when there was none
@@ -79,13 +79,13 @@ func hostsOf(f *simulate.Fleet) (facts anomaly.Facts) {
 	return facts
 }
 
-// try plants a scenario in a fleet that was learned; the time of the day goes on.
+// try injects a scenario in a fleet that was learned; the time of the day goes on.
 func (l *learned) try(tb testing.TB, name string, seed uint64, size float64) trial {
 	s, ok := simulate.Find(name)
 	if !ok {
 		tb.Fatal(name)
 	}
-	t := trial{scenario: name, seed: l.seed, planting: seed, hosts: l.options.Hosts, size: size, found: -1, named: -1}
+	t := trial{scenario: name, seed: l.seed, injecting: seed, hosts: l.options.Hosts, size: size, found: -1, named: -1}
 	if s.Balanced && !l.options.Balanced {
 		if l.balanced == nil {
 			l.balanced = learn(tb, l.seed, l.most, l.seconds, true)
@@ -100,7 +100,7 @@ func (l *learned) try(tb testing.TB, name string, seed uint64, size float64) tri
 	if s.Control {
 		last = onset + 90
 	}
-	planted := f.Plant(s, onset, last, seed, size)
+	injected := f.Inject(s, onset, last, seed, size)
 	t.onset, t.last = onset, last
 	facts := hostsOf(f)
 	m, err := anomaly.Load(bytes.NewReader(l.state), anomaly.Options{})
@@ -141,21 +141,21 @@ func (l *learned) try(tb testing.TB, name string, seed uint64, size float64) tri
 		}
 		x := m.Explain(&j, facts)
 		t.text, t.members = x.Text, len(j.Anomalies)
-		t.right = agrees(x, planted.Causes)
+		t.right = agrees(x, injected.Causes)
 		if t.right && t.named < 0 {
 			t.named = int(at - onset + 1)
 		}
 	}
 	var truth []string
-	for _, c := range planted.Causes {
+	for _, c := range injected.Causes {
 		truth = append(truth, c.Kind+":"+c.Value)
 	}
 	t.truth = strings.Join(truth, ", ")
-	t.size = planted.Size
+	t.size = injected.Size
 	return t
 }
 
-// agrees says whether the planted causes, and nothing else, are named.
+// agrees says whether the injected causes, and nothing else, are named.
 func agrees(x anomaly.Explanation, causes []simulate.Cause) bool {
 	if len(x.Shared) != len(causes) {
 		return false
@@ -179,17 +179,17 @@ func agrees(x anomaly.Explanation, causes []simulate.Cause) bool {
 	return true
 }
 
-// effect is how much longer the requests of an endpoint take for what is planted, where
+// effect is how much longer the requests of an endpoint take for what is injected, where
 // that is most, relative to the same fleet without it: of the last minute of a trial, as
-// far as that can be told from endpoints of many requests. 0.1 is a tenth.
+// far as that can be recognized by endpoints of many requests. 0.1 is a tenth.
 func (l *learned) effect(t *trial, size float64) (most float64) {
 	s, _ := simulate.Find(t.scenario)
 	type sum struct{ n, us uint64 }
-	run := func(plant bool) map[fleet.Key]sum {
+	run := func(inject bool) map[fleet.Key]sum {
 		f := simulate.New(l.options)
 		f.Resume(l.fleet)
-		if plant {
-			f.Plant(s, t.onset, t.last, t.planting, size)
+		if inject {
+			f.Inject(s, t.onset, t.last, t.injecting, size)
 		}
 		sums := map[fleet.Key]sum{}
 		for at := t.last - 60; at < t.last; at++ {

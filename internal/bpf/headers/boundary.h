@@ -96,9 +96,9 @@ static __always_inline void begin(struct conn *c, struct tcp_sock *tp, __u64 now
 	c->phase = ASKED;
 }
 
-/* What had to be sent again is acknowledged. What passed since it should have
+/* What had to be retransmitted is acknowledged. What passed since it should have
  * been is retransmission. */
-static __always_inline void mend(struct conn *c, __u64 now)
+static __always_inline void recovered(struct conn *c, __u64 now)
 {
 	if (!c->due)
 		return;

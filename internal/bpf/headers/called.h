@@ -161,7 +161,7 @@ static __always_inline void called_segment(struct conn *c, struct sock *sk, stru
 		return;
 	if (after(ack, tp->snd_una)) {
 		if (!before(ack, c->recover))
-			mend(c, now);
+			recovered(c, now);
 		/* An acknowledgement of its own, and at once, is a round trip; one
 		 * that comes with the answer has waited for it. */
 		if (!bytes && c->phase == ASKED && span(c->last, now) < min_rtt_of(tp) + DELAYED_ACK)

@@ -54,7 +54,7 @@ static __always_inline void all_acknowledged(struct conn *c, struct sock *sk, st
 	if (c->phase == ASKED && tp->write_seq - 1 != c->mark)
 		begin_answer(c, tp, now);
 	if (c->phase == ANSWERING) {
-		mend(c, now);
+		recovered(c, now);
 		c->done = now;
 		c->mark = tp->write_seq;
 		c->bytes_out = tp->bytes_acked + (tp->write_seq - tp->snd_una) - c->out0 - 1;
@@ -113,7 +113,7 @@ static __always_inline void close_request(struct conn *c, struct sock *sk, struc
 	if (c->side == CALLED && was == ANSWERING && tp->out_of_order_queue.rb_node) { /* with a hole in it */
 		c->flags |= TRUNCATED;
 		c->due = c->done;
-		mend(c, now);
+		recovered(c, now);
 		c->done = now;
 	}
 	if (c->flags & (UNANSWERED | TRUNCATED))

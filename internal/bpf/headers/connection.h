@@ -26,7 +26,7 @@ enum proto {
 	PROTO_REDIS,
 	PROTO_MYSQL,
 	PROTO_POSTGRES,
-	PROTO_HTTP2, /* and its streams are told apart: http2.bpf.c has its requests */
+	PROTO_HTTP2, /* and its streams are distinguished: http2.bpf.c has its requests */
 	PROTO_TLS, /* in its handshake, see tls.h; then PROTO_OTHER */
 };
 
@@ -78,12 +78,12 @@ struct conn {
 	__u64 send_wait;
 	__u64 retrans_ns;
 	__u64 ack_delay; /* called: a round trip, where one was seen */
-	__u64 due; /* when what had to be sent again should have been acknowledged; 0 = nothing */
+	__u64 due; /* when what had to be retransmitted should have been acknowledged; 0 = nothing */
 	__u64 opened; /* handshake complete (called: begun); 0 = older than slowray */
 	__u64 in0, out0; /* bytes in and out before the request */
 	__u64 bytes_out;
 	__u32 accept_us; /* from opened to accept(), plus 1; 0 = not known */
-	__u32 recover; /* acknowledged beyond this, the loss is mended */
+	__u32 recover; /* acknowledged beyond this, the loss is recovered */
 	__u32 retrans0;
 	__u32 segs0;
 	__u16 endpoint;

@@ -24,7 +24,7 @@
 #define ARM64 2
 
 /* struct site.flags */
-#define BY_STACK 1 /* entries are told apart by the stack pointer */
+#define BY_STACK 1 /* entries are distinguished by the stack pointer */
 #define GOROUTINE 2 /* a thread is a goroutine, whose stack may move */
 #define RESTARTS 4 /* the entry is passed again when the stack grows */
 #define SINGLE 8 /* a thread is in one call at a time */
@@ -122,7 +122,7 @@ struct sums {
 	__u64 left; /* without a return */
 	__u64 deep; /* not timed: too many calls within each other */
 	__u64 early; /* returns of calls that began before */
-	__u64 untimed; /* for want of room */
+	__u64 untimed; /* without room */
 };
 
 struct bystander_key {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
 /*
  * What of HTTP/2's frames (RFC 9113) and of its packed headers (HPACK, RFC 7541)
- * can be told from a few bytes.
+ * can be recognized by a few bytes.
  */
 #ifndef SLOWRAY_HTTP2_FRAME_H
 #define SLOWRAY_HTTP2_FRAME_H

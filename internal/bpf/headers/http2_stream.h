@@ -43,7 +43,7 @@ struct multiplexed {
 	struct stream streams[STREAMS];
 };
 
-/* Connections that are told apart at once; a power of two. */
+/* Connections that are distinguished at once; a power of two. */
 #define PLACES 1024
 
 /* 5 kB each, which no kernel gives reliably where it may not wait. */

@@ -108,7 +108,7 @@ static __always_inline void acknowledged_unseen(struct conn *c, struct tcp_sock 
 {
 	__u64 when = smaller(later(tp->delivered_mstamp * NSEC_PER_USEC, later(c->answer, c->progress)), now);
 
-	mend(c, when);
+	recovered(c, when);
 	note_ack_delay(c, tp, when, min_rtt_of(tp), with_data);
 	c->done = when;
 	c->mark = tp->write_seq;
@@ -167,7 +167,7 @@ static __always_inline void acknowledge(struct conn *c, struct sock *sk, struct 
 	min_rtt = min_rtt_of(tp);
 	note_pause(c, sk, tp, now, min_rtt);
 	if (!before(ack, c->recover))
-		mend(c, now);
+		recovered(c, now);
 	if (ack == sent && tp->write_seq == sent) {
 		note_ack_delay(c, tp, now, min_rtt, with_data);
 		c->done = now;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
 /*
- * Handshakes of TLS, which are no requests: their flights are told by the
+ * Handshakes of TLS, which are no requests: their flights are recognized by the
  * headers of their records, which are in the clear (RFC 8446, 5.1; RFC 5246,
  * 6.2.1). The asking end's part is over with its Finished:
  *

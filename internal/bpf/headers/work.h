@@ -141,7 +141,7 @@ static __always_inline void work_over(struct sock *sk)
 
 static __always_inline struct thread *known_thread(struct task_struct *task)
 {
-	/* Nearly all threads have none, which is told by one load. */
+	/* Nearly all threads have none, which one load shows. */
 	if (!bare_task(task)->bpf_storage)
 		return 0;
 	return bpf_task_storage_get(&threads, task, 0, 0);

@@ -177,7 +177,7 @@ type candidate struct {
 	score         float64
 }
 
-// kindOrder prefers, of components that cannot be told apart, the one that says most.
+// kindOrder prefers, of components that cannot be distinguished, the one that says most.
 var kindOrder = []Kind{Dependency, Host, Service, Label, Image, Config, Build, Kernel, Version, Cgroup, Endpoint}
 
 // components are those that a unit has.

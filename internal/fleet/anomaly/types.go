@@ -135,9 +135,9 @@ type Shared struct {
 	Explains []fleet.Key `json:"explains"`
 	Network  bool        `json:"network"` // the way between the ends, and not what answers
 	Signal   Signal      `json:"signal"`  // of most members
-	// Besides are signals by which they are abnormal for the same cause, beside Signal.
+	// Besides are signals by which they are abnormal for the same cause, next to Signal.
 	Besides []Signal    `json:"besides,omitempty"`
-	Also    []Component `json:"also,omitempty"`   // that cannot be told apart from it: the same endpoints have them
+	Also    []Component `json:"also,omitempty"`   // that cannot be distinguished from it: the same endpoints have them
 	Origin  *fleet.Key  `json:"origin,omitempty"` // of a dependency: the endpoint that answers there, when it is abnormal too
 	Text    string      `json:"text"`
 }

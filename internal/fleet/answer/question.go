@@ -15,7 +15,7 @@ type Question struct {
 	Host     string    // only what is wrong on this host
 	// Now, if set, is what time it is: hosts that are ahead of it have wrong clocks.
 	Now time.Time
-	// Progress, if set, is told what is being done, and how much of it, 0 to 1. It is
+	// Progress, if set, is called with what is being done, and how much of it, 0 to 1. It is
 	// called often.
 	Progress func(what string, done float64)
 }

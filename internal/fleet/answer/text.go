@@ -44,7 +44,7 @@ func (r *Report) Text(w io.Writer) error {
 	p.alone(r)
 	if len(r.Findings) > 0 {
 		p.line("")
-		p.line("Findings of hosts%s", r.beside())
+		p.line("Findings of hosts%s", r.alongside())
 		p.findings(r.Findings)
 	}
 	if len(r.Clocks) > 0 {
@@ -80,7 +80,7 @@ func (r *Report) unseen() bool {
 	return r.Question.Service != "" && slices.ContainsFunc(r.NotTested, func(u Unchecked) bool { return u.What == "the service "+r.Question.Service })
 }
 
-func (r *Report) beside() string {
+func (r *Report) alongside() string {
 	if len(r.Causes) > 0 {
 		return ", next to these"
 	}

@@ -55,7 +55,7 @@ func lingers(a fleet.Archive) time.Duration {
 // archive.
 func SettleOf(a fleet.Archive) time.Duration { return max(Settle, lingers(a)+arrives) }
 
-// NewWatcher makes a watcher that knows nothing. progress, if set, is told what is done
+// NewWatcher makes a watcher that knows nothing. progress, if set, is called with what is done
 // while it learns.
 func NewWatcher(a fleet.Archive, progress func(what string, done float64)) *Watcher {
 	if progress == nil {

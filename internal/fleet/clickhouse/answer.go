@@ -163,7 +163,7 @@ func array[T any](r *answerReader, c *proto.ColArr[T], rows int) error {
 	return r.values(c.Data, int(before))
 }
 
-// positionBytes is what a text takes beside its bytes (proto.Position).
+// positionBytes is what a text takes next to its bytes (proto.Position).
 const positionBytes = 16
 
 // texts reads a column of texts.

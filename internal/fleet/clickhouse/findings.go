@@ -19,7 +19,7 @@ const (
 	// maxFinding bounds the JSON of one, bytes: a larger one is none of ours.
 	maxFinding = 256 << 10
 	// maxFindingsMemory bounds what the findings of an answer take in memory, about: the
-	// latest that fit. perValue is what a value of JSON takes beside its text.
+	// latest that fit. perValue is what a value of JSON takes next to its text.
 	maxFindingsMemory, perValue = 256 << 20, 64
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 )
 
-// asked is a server that notes what it is asked and answers as it is told.
+// asked is a server that notes what it is asked and answers as the test says.
 type asked struct {
 	mu      sync.Mutex
 	params  []url.Values
@@ -36,7 +36,7 @@ func askedServer(t *testing.T, answer func(query string) (status int, text strin
 }
 
 // A present server would put inserts together by itself, and then a batch could come
-// after its host was told that it is not there.
+// after its host heard that it is not there.
 func TestAServerIsToldNotToPutInsertsTogether(t *testing.T) {
 	for dialect, want := range map[string]string{"modern": "0", "plain": ""} {
 		address, a := askedServer(t, func(string) (int, string) { return 200, "" })

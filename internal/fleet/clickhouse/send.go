@@ -160,7 +160,7 @@ func (db *DB) mark(ctx context.Context, h *fleet.Host, stream fleet.Stream) (fle
 	}
 	if stream == fleet.Seconds && last > 0 {
 		// On one server only: another one may not know yet of sums that were made there.
-		if err := db.mend(ctx, has, h, last, len(servers) > 1, len(silent) > 0); err != nil {
+		if err := db.repair(ctx, has, h, last, len(servers) > 1, len(silent) > 0); err != nil {
 			return 0, err
 		}
 	}
@@ -249,7 +249,7 @@ func (db *DB) waitForInserts(ctx context.Context, server string, d Dialect, h *f
 // of all of a batch or of none of it, and those before the last one are right: an
 // insert that succeeded has made them. Where a replica hangs, which may be about to make
 // them, or sums of others are not here yet, it is an error instead.
-func (db *DB) mend(ctx context.Context, server string, h *fleet.Host, last uint64, replicated, hangs bool) error {
+func (db *DB) repair(ctx context.Context, server string, h *fleet.Host, last uint64, replicated, hangs bool) error {
 	host := "history = " + quote(h.ID)
 	seconds := db.cfg.local("seconds")
 	of, err := db.c.numbers(ctx, server, fmt.Sprintf(

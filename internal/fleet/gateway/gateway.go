@@ -117,7 +117,7 @@ func New(opt Options) *Gateway {
 	}
 	g.proxy = &httputil.ReverseProxy{
 		Transport: g.http,
-		ErrorLog:  log.New(io.Discard, "", 0),                                     // the host is told
+		ErrorLog:  log.New(io.Discard, "", 0),                                     // the host gets the error
 		Rewrite:   func(r *httputil.ProxyRequest) { r.Out.Host = r.Out.URL.Host }, // the request names its server
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			unreached(err).write(w)
@@ -133,7 +133,7 @@ func (g *Gateway) Stats() Stats {
 	return g.stats
 }
 
-// answer is what a host is told.
+// answer is what a host gets back.
 type answer struct {
 	status   int
 	body     []byte

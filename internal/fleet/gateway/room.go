@@ -8,8 +8,8 @@ import (
 // Limits of what is held: a host that is hostile, or only broken, takes no more of the
 // gateway than a quarter of it, and all of them together no more than there is.
 const (
-	heldBytes = 128 << 20 // of all that comes, waits or is on its way; then hosts are told to come back
-	// requestBytes is what a request takes beside its body and its address, passBytes what
+	heldBytes = 128 << 20 // of all that comes, waits or is on its way; then hosts are asked to come back
+	// requestBytes is what a request takes next to its body and its address, passBytes what
 	// the buffers of one that passes do.
 	requestBytes, passBytes = 8 << 10, 64 << 10
 	// addressCopies is how often the address of a request, with all parameters, is held.

@@ -255,7 +255,7 @@ func TestEachRecordIsThereWhateverFails(t *testing.T) {
 		}
 	}
 	if got := status(); int(got.Refused) != refused {
-		t.Errorf("%d are told to be refused, %d were", got.Refused, refused)
+		t.Errorf("%d are reported to be refused, %d were", got.Refused, refused)
 	}
 	mu.Lock()
 	defer mu.Unlock()

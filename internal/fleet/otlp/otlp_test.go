@@ -20,7 +20,7 @@ import (
 	"github.com/slowray/slowray/internal/store"
 )
 
-// collector takes messages, or fails as it is told.
+// collector takes messages, or fails as asked.
 type collector struct {
 	t      *testing.T
 	status []int // of the next answers; then 200

@@ -48,7 +48,7 @@ func TestNoGuess(t *testing.T) {
 }
 
 // TestAlikeIsUnknown: behind a gateway, requests of the same size at the same time
-// cannot be told apart.
+// cannot be distinguished.
 func TestAlikeIsUnknown(t *testing.T) {
 	s := newScene()
 	s.host("web", 0, 0, "10.0.0.1")

@@ -40,8 +40,8 @@ type plan struct {
 	Requests  int           // of each history in a tick
 	Endpoints int           // that do something in each second, of each history
 	Tick      time.Duration // how long it takes
-	Ticks     int           // then it records no more; 0: until it is told to end
-	First     int64         // s since 1970: when the first tick is told to be, and each one a second later; 0: now
+	Ticks     int           // then it records no more; 0: until it is asked to end
+	First     int64         // s since 1970: when the first tick claims to be, and each one a second later; 0: now
 	Sync      int           // ticks after which all is made durable
 	Segment   time.Duration // of the stores
 	Buffer    int64         // of the last history, bytes; 0: the default
@@ -62,7 +62,7 @@ func TestMain(m *testing.M) {
 }
 
 // beAgent records numbered requests into some histories and sends them, until it is
-// told to end, and then until all is sent.
+// asked to end, and then until all is sent.
 func beAgent(dir string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

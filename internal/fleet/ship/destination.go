@@ -22,13 +22,13 @@ import (
 // destination is one target and all that waits for it.
 type destination struct {
 	Destination
-	shipper *Shipper
-	dir     folder
-	streams []*stream
-	host    atomic.Pointer[fleet.Host]
-	gate    gate
-	teller  teller
-	once    sync.Once // closing
+	shipper  *Shipper
+	dir      folder
+	streams  []*stream
+	host     atomic.Pointer[fleet.Host]
+	gate     gate
+	reporter errorReporter
+	once     sync.Once // closing
 
 	// Of keepBound's goroutine: what was reported for fleet.Refuser, and when.
 	refused   uint64
@@ -48,7 +48,7 @@ func (s *Shipper) destination(dir string, to Destination) (*destination, store.L
 	}
 	d := &destination{Destination: to, shipper: s, dir: folder(dir)}
 	d.gate.first, d.gate.last = s.opt.firstWait, s.opt.lastWait
-	d.teller = teller{title: to.Title, began: to.past, advice: to.Advice, say: s.opt.Say, again: s.opt.again, failing: map[string]string{}, said: map[string]time.Time{}}
+	d.reporter = errorReporter{title: to.Title, began: to.past, advice: to.Advice, say: s.opt.Say, again: s.opt.again, failing: map[string]string{}, said: map[string]time.Time{}}
 	for _, name := range Streams {
 		c, was, known, err := openCursor(made, string(name)+".cursor")
 		if err != nil {
@@ -62,7 +62,7 @@ func (s *Shipper) destination(dir string, to Destination) (*destination, store.L
 		d.streams = append(d.streams, newStream(d, name, c, was))
 	}
 	if !link.Existing && !to.past && to.History == nil && hasHistory(filepath.Dir(filepath.Dir(dir))) {
-		d.teller.note("is new here: what was recorded before is not sent to it without --to-history")
+		d.reporter.note("is new here: what was recorded before is not sent to it without --to-history")
 	}
 	for _, f := range waiting(d.dir) {
 		link.Last[string(f.stream)] = max(link.Last[string(f.stream)], f.number)
@@ -126,10 +126,10 @@ func (d *destination) greet(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			d.teller.fails(hello, err)
+			d.reporter.fails(hello, err)
 			wait = min(opt.lastWait, opt.hello)
 		default:
-			d.teller.works(hello)
+			d.reporter.works(hello)
 			if d.past && len(waiting(d.dir)) == 0 {
 				return // all was sent: the host itself says Hello
 			}
@@ -217,7 +217,7 @@ func (d *destination) tellRefused(now time.Time) {
 	if n == d.refused {
 		return
 	}
-	d.teller.note(fmt.Sprintf("has left out %s items of what it took, which are lost: %s", figure.Count(n-d.refused), cmp.Or(oneLine(errors.New(why)), "it does not say why")))
+	d.reporter.note(fmt.Sprintf("has left out %s items of what it took, which are lost: %s", figure.Count(n-d.refused), cmp.Or(oneLine(errors.New(why)), "it does not say why")))
 	d.refused, d.refusedAt = n, now
 }
 
@@ -253,7 +253,7 @@ func (d *destination) giveUp() {
 		records += n
 	}
 	if records > 0 {
-		d.teller.note(fmt.Sprintf("gave up %s records, the oldest of about %s: more than %s waited (--to-buffer)",
+		d.reporter.note(fmt.Sprintf("gave up %s records, the oldest of about %s: more than %s waited (--to-buffer)",
 			figure.Count(records), since.Local().Format(time.DateTime), figure.Bytes(d.shipper.opt.Buffer)))
 	}
 }

@@ -42,7 +42,7 @@ func (b *backoff) pause(ctx context.Context, permanent bool, after time.Duration
 	}
 	pause := b.wait/2 + rand.N(b.wait/2+1)
 	if after > 0 {
-		// All hosts may have been told the same: they do not come back at once.
+		// All hosts may have heard the same: they do not come back at once.
 		after = min(after, mostAfter)
 		pause = max(pause, after+rand.N(after/8+1))
 	}

@@ -65,7 +65,7 @@ func TestGivenUpWhileABatchIsUnderWay(t *testing.T) {
 	h.close()
 	gone, got := int(h.shipper.Status()[0].GaveUp), f.count(fleet.Requests)
 	if got+gone != n {
-		t.Errorf("%d requests have arrived and %d are told to be given up, of %d", got, gone, n)
+		t.Errorf("%d requests have arrived and %d are reported to be given up, of %d", got, gone, n)
 	}
 	if got == 0 || gone == 0 {
 		t.Errorf("%d requests have arrived and %d were given up: that was not tested", got, gone)

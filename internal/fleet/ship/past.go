@@ -86,7 +86,7 @@ func (s *Shipper) planPast(d *destination, link *store.Link) error {
 			bytes += f.bytes
 		}
 		if bytes > 0 {
-			d.teller.note(fmt.Sprintf("%s that were recorded before it was given wait (--to-history goes on sending them; or remove %s)", figure.Bytes(bytes), dir))
+			d.reporter.note(fmt.Sprintf("%s that were recorded before it was given wait (--to-history goes on sending them; or remove %s)", figure.Bytes(bytes), dir))
 		}
 		return nil
 	}
@@ -97,7 +97,7 @@ func (s *Shipper) planPast(d *destination, link *store.Link) error {
 	case begun && d.unused():
 		link.Past, link.Existing = filepath.Join(link.Dir, pastName), false
 	default:
-		d.teller.note("was sent to before --to-history was given: what was recorded before that is not sent to it")
+		d.reporter.note("was sent to before --to-history was given: what was recorded before that is not sent to it")
 		return nil
 	}
 	if s.past == nil {
@@ -149,13 +149,13 @@ func (s *stream) unpack(ctx context.Context) {
 	case errors.Is(err, fs.ErrNotExist):
 		return // somebody removed it
 	case err != nil:
-		s.to.teller.fails(what, fleet.Permanent(err))
+		s.to.reporter.fails(what, fleet.Permanent(err))
 		s.await(ctx, nil, s.to.shipper.opt.lastWait)
 		return
 	}
-	s.to.teller.works(what)
+	s.to.reporter.works(what)
 	if bad != nil {
-		s.to.teller.note(fmt.Sprintf("some %s that were recorded before cannot be read, and are not sent: %s", s.name, oneLine(bad)))
+		s.to.reporter.note(fmt.Sprintf("some %s that were recorded before cannot be read, and are not sent: %s", s.name, oneLine(bad)))
 	}
 	s.to.dir.remove(f.name)
 }

@@ -37,7 +37,7 @@ func (s *stream) agree(mark fleet.Position) error {
 		return fleet.Permanent(fmt.Errorf("has %s of this history that are not here: was the directory put back from a copy? Remove its file %s to begin a history anew", s.name, idName))
 	}
 	if !s.asked && mark < s.state.Sent {
-		s.to.teller.note(fmt.Sprintf("some %s that it had taken before are not there any more (the last one that it has is %d of log %d)", s.name, numberOf(mark), logOf(mark)))
+		s.to.reporter.note(fmt.Sprintf("some %s that it had taken before are not there any more (the last one that it has is %d of log %d)", s.name, numberOf(mark), logOf(mark)))
 	}
 	if d := &s.dropped; d.Last != 0 && mark >= d.Last {
 		s.state.GaveUp -= min(s.state.GaveUp, uint64(d.Last-d.First)+1)

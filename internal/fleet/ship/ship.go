@@ -44,7 +44,7 @@ type Options struct {
 	// Host tells what is known of this host; its ID is set by the Shipper. It is
 	// asked each minute.
 	Host func() fleet.Host
-	// Say, if set, is told what begins and ends to go wrong.
+	// Say, if set, is called with what begins and ends to go wrong.
 	Say func(message string)
 
 	linger  map[fleet.Stream]time.Duration // how long records wait for others, or longer where the target is a fleet.Lingerer

@@ -74,11 +74,11 @@ func (s *Status) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Report is what a Shipper leaves for others to read, beside its targets' directories:
+// Report is what a Shipper leaves for others to read, next to its targets' directories:
 // how far they are, and when that was.
 type Report struct {
 	At      time.Time `json:"at"`
-	Ended   bool      `json:"ended"` // it was told to end, and did
+	Ended   bool      `json:"ended"` // it was asked to end, and did
 	Targets []Status  `json:"targets"`
 }
 
@@ -181,7 +181,7 @@ func (s *Shipper) Status() []Status {
 	var list []Status
 	for _, d := range s.to {
 		x := Status{Title: d.Title, History: d.past}
-		d.teller.tell(&x)
+		d.reporter.tell(&x)
 		if r, ok := d.Target.(fleet.Refuser); ok {
 			x.Refused, _ = r.Refused()
 		}
@@ -194,7 +194,7 @@ func (s *Shipper) Status() []Status {
 			x.Behind = 0
 		case x.Bytes > 0:
 			// Where nothing was ever sent no record was read, and its age is not known.
-			x.Behind = max(x.Behind, d.teller.failingFor())
+			x.Behind = max(x.Behind, d.reporter.failingFor())
 		}
 		list = append(list, x)
 	}

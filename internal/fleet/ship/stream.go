@@ -67,7 +67,7 @@ func (s *stream) run(ctx context.Context) {
 			continue
 		}
 		if !ready {
-			s.to.teller.works(string(s.name)) // nothing to send, and the target answers
+			s.to.reporter.works(string(s.name)) // nothing to send, and the target answers
 			s.await(ctx, news, wait)
 			continue
 		}
@@ -165,7 +165,7 @@ func (s *stream) fill(hurry bool) (ready bool, wait time.Duration) {
 		if err != nil {
 			return s.unreadable(err)
 		}
-		s.to.teller.works(string(s.name) + " logs")
+		s.to.reporter.works(string(s.name) + " logs")
 		switch {
 		case !end:
 		case limit < 0 && b.batch.Count == 0:
@@ -183,7 +183,7 @@ func (s *stream) fill(hurry bool) (ready bool, wait time.Duration) {
 
 // unreadable says that a log cannot be read: that is tried again later.
 func (s *stream) unreadable(err error) (ready bool, wait time.Duration) {
-	s.to.teller.fails(string(s.name)+" logs", fleet.Permanent(err))
+	s.to.reporter.fails(string(s.name)+" logs", fleet.Permanent(err))
 	return false, s.to.shipper.opt.lastWait
 }
 
@@ -236,7 +236,7 @@ func (s *stream) openNext() (bool, error) {
 // read by nobody: not here, and not by the history itself.
 func (s *stream) finish(log uint64) {
 	if n := s.build.file.Damaged(); n > 0 {
-		s.to.teller.note(fmt.Sprintf("the last %s of a log of %s are damaged, and are not sent (log %d)", figure.Bytes(n), s.name, log))
+		s.to.reporter.note(fmt.Sprintf("the last %s of a log of %s are damaged, and are not sent (log %d)", figure.Bytes(n), s.name, log))
 	}
 	s.build.close()
 	s.state.Done = max(s.state.Done, at(log, allOfLog))
@@ -248,9 +248,9 @@ func (s *stream) finish(log uint64) {
 // can tell what it has.
 func (s *stream) note(durable bool) {
 	if err := s.cursor.write(s.state, durable); err != nil {
-		s.to.teller.fails("cursor", fmt.Errorf("%s.cursor: %w", s.name, err))
+		s.to.reporter.fails("cursor", fmt.Errorf("%s.cursor: %w", s.name, err))
 	} else {
-		s.to.teller.works("cursor")
+		s.to.reporter.works("cursor")
 	}
 }
 
@@ -335,7 +335,7 @@ func (s *stream) taken(last fleet.Position) {
 }
 
 func (s *stream) succeeded() {
-	s.to.teller.works(string(s.name))
+	s.to.reporter.works(string(s.name))
 	s.backoff.success()
 }
 
@@ -343,7 +343,7 @@ func (s *stream) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	s.to.teller.fails(string(s.name), err)
+	s.to.reporter.fails(string(s.name), err)
 	s.backoff.pause(ctx, !fleet.Temporary(err), fleet.After(err))
 }
 

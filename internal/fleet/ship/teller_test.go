@@ -14,7 +14,7 @@ import (
 func TestTellerSaysWhatToDo(t *testing.T) {
 	var said []string
 	missing := fleet.Permanent(errors.New("h: no such table"))
-	tell := teller{title: "clickhouse://h/slowray", say: func(line string) { said = append(said, line) }, again: sayAgain, failing: map[string]string{}, said: map[string]time.Time{}}
+	tell := errorReporter{title: "clickhouse://h/slowray", say: func(line string) { said = append(said, line) }, again: sayAgain, failing: map[string]string{}, said: map[string]time.Time{}}
 	tell.advice = func(err error) string {
 		if errors.Is(err, missing) {
 			return "make the tables"
@@ -54,7 +54,7 @@ func TestTellerSaysWhatToDo(t *testing.T) {
 // TestTellerSaysOnceThatItWorks: of the first batch that is taken, not of a greeting.
 func TestTellerSaysOnceThatItWorks(t *testing.T) {
 	var said []string
-	tell := teller{title: "clickhouse://h/slowray", say: func(line string) { said = append(said, line) }, again: sayAgain, failing: map[string]string{}, said: map[string]time.Time{}}
+	tell := errorReporter{title: "clickhouse://h/slowray", say: func(line string) { said = append(said, line) }, again: sayAgain, failing: map[string]string{}, said: map[string]time.Time{}}
 	tell.works(hello)
 	if len(said) > 0 {
 		t.Errorf("said %q of a greeting", said)

@@ -19,7 +19,7 @@ func (s *stream) giveUp(log uint64, name string) (records uint64, gone bool) {
 	}
 	records, _, err := count(s.to.dir, name, after)
 	if err != nil {
-		s.to.teller.fails(string(s.name), err)
+		s.to.reporter.fails(string(s.name), err)
 	}
 	if s.state.First != 0 && logOf(s.state.First) == log {
 		s.dropped = s.state

@@ -227,7 +227,7 @@ func TestCluster(t *testing.T) {
 	b := requests(base+150, 30, now.Add(2*time.Second).UnixNano())
 	b.Again = true
 	if err := target.Send(short, b); err == nil {
-		t.Error("what a dead node has is told to be known")
+		t.Error("what a dead node has is reported to be known")
 	} else if !fleet.Temporary(err) {
 		t.Errorf("a dead node is no error that passes: %v", err)
 	}

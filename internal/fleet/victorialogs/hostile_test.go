@@ -21,7 +21,7 @@ import (
 	"github.com/slowray/slowray/internal/store"
 )
 
-// answering is a Target whose front answers what it is told to, and how many lines it was
+// answering is a Target whose front answers what the test says, and how many lines it was
 // sent.
 func answering(t *testing.T, answer http.HandlerFunc) (target *Target, sent func() int) {
 	t.Helper()

@@ -256,7 +256,7 @@ func (s *backlogState) limits() (map[uint64]uint32, error) {
 	return out, err
 }
 
-func presentBacklog(c *cause.Change, s *backlogState) (hold, string, error) {
+func presentBacklog(c *cause.Change, s *backlogState) (changeState, string, error) {
 	limits, err := s.limits()
 	if err != nil {
 		return foreign, "", err
@@ -274,7 +274,7 @@ func presentBacklog(c *cause.Change, s *backlogState) (hold, string, error) {
 		l.Old = limit
 		now.Sockets = append(now.Sockets, l)
 	}
-	h, err := t.hold()
+	h, err := t.state()
 	return h, now.words(), err
 }
 

@@ -235,7 +235,7 @@ func applyCgroup(c *cause.Change, s *cgroupState) error {
 	return cgroupError(c, err)
 }
 
-func presentCgroup(c *cause.Change, s *cgroupState) (hold, string, error) {
+func presentCgroup(c *cause.Change, s *cgroupState) (changeState, string, error) {
 	dir, err := s.open()
 	if err != nil {
 		return foreign, "", cgroupError(c, err)

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 }
 
 // A child is a process of the test's own, in a network namespace of its own,
-// that does what it is told. It ends with its standard input.
+// that does what it is asked. It ends with its standard input.
 type child struct {
 	t     *testing.T
 	pid   int

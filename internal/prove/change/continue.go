@@ -54,7 +54,7 @@ func (s *stoppedState) stopped() (bool, error) {
 
 func applyContinue(c *cause.Change, s *stoppedState) error { return s.Process.Signal(unix.SIGCONT) }
 
-func presentContinue(c *cause.Change, s *stoppedState) (hold, string, error) {
+func presentContinue(c *cause.Change, s *stoppedState) (changeState, string, error) {
 	stopped, err := s.stopped()
 	if err != nil || stopped {
 		return before, "", err

@@ -137,7 +137,7 @@ func fileError(c *cause.Change, err error) error {
 
 func applyFile(c *cause.Change, s *fileState) error { return fileError(c, s.set(c.Value)) }
 
-func presentFile(c *cause.Change, s *fileState) (hold, string, error) {
+func presentFile(c *cause.Change, s *fileState) (changeState, string, error) {
 	now, err := s.get()
 	switch {
 	case err != nil:

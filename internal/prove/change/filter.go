@@ -84,7 +84,7 @@ func applyFilter(c *cause.Change, s *filterState) error {
 	}))
 }
 
-func presentFilter(c *cause.Change, s *filterState) (hold, string, error) {
+func presentFilter(c *cause.Change, s *filterState) (changeState, string, error) {
 	h, text := foreign, ""
 	err := s.Place.do(func() (err error) {
 		if s.XDP != nil {

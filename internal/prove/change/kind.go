@@ -25,13 +25,13 @@ var ErrFirst = errors.New("raise that first")
 // ErrGone says that the subject of a change is not there any more.
 var ErrGone = errors.New("gone")
 
-// hold is what is found of a change that was made.
-type hold int
+// changeState is what is found of a change that was made.
+type changeState int
 
 const (
-	holds   hold = iota // what was set is there
-	before              // all is as it was before
-	foreign             // something else has set it
+	holds   changeState = iota // what was set is there
+	before                     // all is as it was before
+	foreign                    // something else has set it
 )
 
 // kind is a Doer, put together from functions that know the type of their state.
@@ -41,7 +41,7 @@ type kind[S any] struct {
 	apply func(c *cause.Change, s *S) error
 	// present compares with what apply sets; the text is for people, and used
 	// only for foreign. ErrGone: the subject is gone.
-	present  func(c *cause.Change, s *S) (hold, string, error)
+	present  func(c *cause.Change, s *S) (changeState, string, error)
 	undo     func(c *cause.Change, s *S) error
 	commands func(c *cause.Change, s *S) (do, undo []shell.Command)
 	// whole says no to a state that lacks what the others rely on; nil: none can.
@@ -168,10 +168,10 @@ func (t *tally) add(ours, old bool) {
 	}
 }
 
-// hold is that of the whole. As long as one has what was set there is something
+// state is that of the whole. As long as one has what was set there is something
 // to undo: of a change that was half made, and where another has set some of
 // them. Those, undo leaves alone.
-func (t tally) hold() (hold, error) {
+func (t tally) state() (changeState, error) {
 	switch {
 	case t.ours+t.old+t.other == 0:
 		return before, ErrGone

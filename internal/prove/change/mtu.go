@@ -98,7 +98,7 @@ func applyMTU(c *cause.Change, s *mtuState) error { return mtuError(c, s.set(s.N
 
 func undoMTU(c *cause.Change, s *mtuState) error { return mtuError(c, s.set(s.Old)) }
 
-func presentMTU(c *cause.Change, s *mtuState) (hold, string, error) {
+func presentMTU(c *cause.Change, s *mtuState) (changeState, string, error) {
 	now := 0
 	err := s.Place.do(func() error {
 		l, err := linkAt(s.Index)

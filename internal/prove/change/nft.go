@@ -160,7 +160,7 @@ func (r *nftRule) bindsChain() bool {
 	return false
 }
 
-// compat is the attribute that extensions of iptables need beside their
+// compat is the attribute that extensions of iptables need next to their
 // expressions: the protocol that the rule is for. The kernel does not give it
 // back, but what it was made of (nft_rule_expr_…, nft_parse_compat).
 func (r *nftRule) compat(family byte) []byte {

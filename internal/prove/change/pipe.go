@@ -159,7 +159,7 @@ func applyPipe(c *cause.Change, s *pipeState) error { return pipeError(c, s.resi
 
 func undoPipe(c *cause.Change, s *pipeState) error { return pipeError(c, s.resize(s.Old)) }
 
-func presentPipe(c *cause.Change, s *pipeState) (hold, string, error) {
+func presentPipe(c *cause.Change, s *pipeState) (changeState, string, error) {
 	now, err := s.size()
 	switch {
 	case err != nil:

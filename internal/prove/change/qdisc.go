@@ -231,7 +231,7 @@ func (s *qdiscState) drop(handle uint32) error {
 	return refused(sock.Ask(nl.Message{Kind: unix.RTM_DELQDISC, Payload: o.header()}), "CAP_NET_ADMIN")
 }
 
-func (s *qdiscState) compare(now *tcObject) hold {
+func (s *qdiscState) compare(now *tcObject) changeState {
 	standard := now == nil || now.Handle == 0
 	switch {
 	case s.Old == nil && standard, s.Old != nil && now != nil && s.Old.same(now):
@@ -242,7 +242,7 @@ func (s *qdiscState) compare(now *tcObject) hold {
 	return foreign
 }
 
-func presentQdisc(c *cause.Change, s *qdiscState) (hold, string, error) {
+func presentQdisc(c *cause.Change, s *qdiscState) (changeState, string, error) {
 	h, text := foreign, ""
 	err := s.Place.do(func() error {
 		sock, err := rtnetlink()

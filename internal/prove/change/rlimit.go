@@ -128,7 +128,7 @@ func applyRlimit(c *cause.Change, s *rlimitState) error {
 	return rlimitError(c, err)
 }
 
-func presentRlimit(c *cause.Change, s *rlimitState) (hold, string, error) {
+func presentRlimit(c *cause.Change, s *rlimitState) (changeState, string, error) {
 	now, err := s.get()
 	switch {
 	case err != nil:

@@ -69,7 +69,7 @@ func applyRule(c *cause.Change, s *ruleState) error {
 	}))
 }
 
-func presentRule(c *cause.Change, s *ruleState) (hold, string, error) {
+func presentRule(c *cause.Change, s *ruleState) (changeState, string, error) {
 	there := false
 	err := s.Place.do(func() (err error) {
 		if s.Legacy != nil {

@@ -271,7 +271,7 @@ func applyOption(_ *cause.Change, s *optionState) error {
 	})
 }
 
-func presentOption(_ *cause.Change, s *optionState) (hold, string, error) {
+func presentOption(_ *cause.Change, s *optionState) (changeState, string, error) {
 	lock := buffers[s.Name].lock
 	var t tally
 	var now []oldOption
@@ -288,7 +288,7 @@ func presentOption(_ *cause.Change, s *optionState) (hold, string, error) {
 	if err != nil {
 		return foreign, "", err
 	}
-	h, err := t.hold()
+	h, err := t.state()
 	return h, s.words(now), err
 }
 

@@ -202,7 +202,7 @@ func sysctlError(c *cause.Change, err error) error {
 	return nil
 }
 
-func presentSysctl(c *cause.Change, s *sysctlState) (hold, string, error) {
+func presentSysctl(c *cause.Change, s *sysctlState) (changeState, string, error) {
 	now := ""
 	err := s.Place.do(func() (err error) {
 		now, err = readSysctlFile(s.File)

@@ -245,7 +245,7 @@ func (f *tcFilter) remove() error {
 	return refused(sock.Ask(nl.Message{Kind: unix.RTM_DELTFILTER, Payload: o.payload()}), "CAP_NET_ADMIN")
 }
 
-func (f *tcFilter) present() (hold, string, error) {
+func (f *tcFilter) present() (changeState, string, error) {
 	sock, err := rtnetlink()
 	if err != nil {
 		return foreign, "", err

@@ -176,7 +176,7 @@ func (p perThread[V]) now(s *threadState[V]) (threads []oldThread[V], values []V
 	return threads, values, nil
 }
 
-func (p perThread[V]) present(c *cause.Change, s *threadState[V]) (hold, string, error) {
+func (p perThread[V]) present(c *cause.Change, s *threadState[V]) (changeState, string, error) {
 	threads, values, err := p.now(s)
 	if err != nil {
 		return foreign, "", p.fail(c, err)
@@ -186,7 +186,7 @@ func (p perThread[V]) present(c *cause.Change, s *threadState[V]) (hold, string,
 		t.add(values[i] == s.New && values[i] != threads[i].Old, values[i] == threads[i].Old)
 		threads[i].Old = values[i]
 	}
-	h, err := t.hold()
+	h, err := t.state()
 	return h, p.words(threads), err
 }
 

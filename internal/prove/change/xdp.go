@@ -96,7 +96,7 @@ func (x *xdpOld) detach(p *pinned) error {
 	return refused(netlink.LinkSetXdpFdWithFlags(l, -1, int(x.Mode)), "CAP_NET_ADMIN")
 }
 
-func (x *xdpOld) present(p *pinned) (hold, string, error) {
+func (x *xdpOld) present(p *pinned) (changeState, string, error) {
 	_, now, err := x.program()
 	switch {
 	case err != nil:

@@ -58,7 +58,7 @@ type Figure struct {
 	Judgement Judgement `json:"judgement"`
 }
 
-// much is the factor from which a figure without a course is told to differ.
+// much is the factor from which a figure without a course counts as different.
 const much = 1.25
 
 // Large says that the figure differs by a quarter or more, or is in one only.

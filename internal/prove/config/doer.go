@@ -248,7 +248,7 @@ func (d *found) again(c *cause.Change, was change.State) ([]byte, error) {
 // try runs the server's own test with the new content, before the file is
 // touched; false where that cannot be done here.
 func (d *found) try(text []byte) (tested bool, err error) {
-	if err := d.tree.Beside(d.Spot, d.file.File, safefile.Edit{Text: text, Temp: d.Temp}); err != nil {
+	if err := d.tree.Sibling(d.Spot, d.file.File, safefile.Edit{Text: text, Temp: d.Temp}); err != nil {
 		return false, nil // the directory of a file that is a mount may be read-only
 	}
 	defer func() {

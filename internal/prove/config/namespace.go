@@ -142,7 +142,7 @@ func (h *home) look(dir string) (err error) {
 }
 
 // exeName is where below its root directory the program of a process lies; "" where
-// it has no name there. Both links are told from the reader's root directory if they lie
+// it has no name there. Both links are followed from the reader's root directory if they lie
 // below it, and else from the root of their mount namespace (fs/d_path.c, d_path).
 func exeName(dir string) string {
 	name, err := os.Readlink(dir + "/exe")

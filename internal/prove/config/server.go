@@ -352,7 +352,7 @@ func (s *server) reload() error {
 	end := time.Now().Add(reloadTime)
 	for !hears(s.pid, s.kind.signal) {
 		if time.Now().After(end) {
-			return fmt.Errorf("%s (pid %d) does not listen to SIG%s, by which it is told to reload", s.name, s.pid, s.kind.signalName)
+			return fmt.Errorf("%s (pid %d) does not listen to SIG%s, by which it is asked to reload", s.name, s.pid, s.kind.signalName)
 		}
 		time.Sleep(pollEvery)
 	}
@@ -361,7 +361,7 @@ func (s *server) reload() error {
 	}
 	for ; time.Now().Before(end); time.Sleep(pollEvery) {
 		if t, err := startTicks(s.pid); err != nil || t != s.start {
-			return fmt.Errorf("%s (pid %d) ended when it was told to reload", s.name, s.pid)
+			return fmt.Errorf("%s (pid %d) ended when it was asked to reload", s.name, s.pid)
 		}
 		g, err := s.kind.generation(now)
 		if err == nil && s.kind.inForce(now, now.before, g) {

@@ -90,7 +90,7 @@ func (o Options) withDefaults() Options {
 }
 
 // Longest is for how long an experiment may take, with a Meter whose blocks take
-// as long as they are told to.
+// as long as they are asked to.
 func (o Options) Longest() time.Duration {
 	o = o.withDefaults()
 	phases := time.Duration(1 + 2*o.Rounds)

@@ -114,7 +114,7 @@ func TestFromStandstill(t *testing.T) {
 	}
 }
 
-// broken fails where it is told to.
+// broken fails where it is asked to.
 type broken struct {
 	*world
 	apply, block error
@@ -254,9 +254,9 @@ func TestClosedLoop(t *testing.T) {
 // for.
 func TestTurnedAway(t *testing.T) {
 	for name, c := range map[string]struct {
-		plant func(*world)
-		told  bool // of the counter
-		want  Verdict
+		inject func(*world)
+		told   bool // of the counter
+		want   Verdict
 	}{
 		"all are let in":              {func(w *world) { w.refused, w.crowded = 40, 8 }, true, Proved},
 		"and nobody looked":           {func(w *world) { w.refused, w.crowded = 40, 8 }, false, Worse},
@@ -266,7 +266,7 @@ func TestTurnedAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(11, "calm")
-			c.plant(w)
+			c.inject(w)
 			opt := Options{}
 			if c.told {
 				opt.TurnedAway = []string{refusedClients}

@@ -48,7 +48,7 @@ func (h *host) hurt(name string, do func([]byte) []byte) {
 }
 
 // left is a journal with changes that a run left, which was killed with its
-// guardian, or which kept them.
+// watchdog, or which kept them.
 func left(t *testing.T, kept bool) *host {
 	t.Helper()
 	h := newHost(t, 2)
@@ -60,9 +60,9 @@ func left(t *testing.T, kept bool) *host {
 	} else {
 		p := h.start("hold", "")
 		p.says(t, "applied: <nil>")
-		syscall.Kill(p.guardian, syscall.SIGSTOP) // it must not be quicker
+		syscall.Kill(p.watchdog, syscall.SIGSTOP) // it must not be quicker
 		p.Process.Kill()
-		syscall.Kill(p.guardian, syscall.SIGKILL)
+		syscall.Kill(p.watchdog, syscall.SIGKILL)
 		p.Wait()
 		h.free()
 	}

@@ -161,7 +161,7 @@ func TestReboot(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.BootID, e.State = "another", state
-		e.Owner, e.Guardian = Process{PID: 1, Start: 7}, Process{PID: os.Getpid(), Start: 7} // IDs are used again
+		e.Owner, e.Watchdog = Process{PID: 1, Start: 7}, Process{PID: os.Getpid(), Start: 7} // IDs are used again
 		if err := j.dir.write(e); err != nil {
 			t.Fatal(err)
 		}

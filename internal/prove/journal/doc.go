@@ -12,12 +12,12 @@
 //     file, fsync, rename, fsync of the directory). What they hold has checksums: a
 //     file that is damaged is reported as a change that may be in force, and put
 //     back from the other one.
-//   - The guardian is a process of its own, in its own session, and the only one
+//   - The watchdog is a process of its own, in its own session, and the only one
 //     that makes and undoes the changes of its lease. It undoes them when the
 //     owner ends (their socket ends, however the owner dies), says nothing for a
 //     while, tells that the service has become worse, or when the time is up.
-//   - When the guardian dies, the owner undoes. When both die, the file is left:
+//   - When the watchdog dies, the owner undoes. When both die, the file is left:
 //     nothing can be changed before `slowray undo`, which every run says.
-//   - One lock serialises all changes on a host. Owner and guardian hold it
+//   - One lock serialises all changes on a host. Owner and watchdog hold it
 //     together, so that whoever has it knows that nobody else is at work.
 package journal

@@ -89,7 +89,7 @@ type Entry struct {
 	User       string    `json:"user"`
 	State      State     `json:"state"`
 	Owner      Process   `json:"owner"`
-	Guardian   Process   `json:"guardian"`
+	Watchdog   Process   `json:"guardian"`
 	Changes    []Item    `json:"changes"`
 	Events     []Event   `json:"events"`
 	Problem    string    `json:"-"` // of a damaged one: what is wrong with its file

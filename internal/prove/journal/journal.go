@@ -66,7 +66,7 @@ func Existing(dir string) (*Journal, error) {
 func (j *Journal) Close() error { return j.dir.root.Close() }
 
 // Begin prepares changes: each is looked at, what was is written down, the
-// guardian is started. Nothing is changed yet. It fails while other changes are
+// watchdog is started. Nothing is changed yet. It fails while other changes are
 // being tried, and while those of a killed run are still there.
 func (j *Journal) Begin(changes []cause.Change, o Options) (*Lease, error) {
 	switch {
@@ -193,7 +193,7 @@ func (e *Entry) texts() string {
 var ErrBusy = errors.New("one set of changes at a time")
 
 // lock takes the locks, or says who has them. The files are closed to release
-// them; a guardian that has inherited them holds them too.
+// them; a watchdog that has inherited them holds them too.
 func (j *Journal) lock(why string) (locks []*os.File, err error) {
 	f, err := j.dir.root.OpenFile(lockFile, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -277,7 +277,7 @@ func (j *Journal) History() ([]Entry, error) { return j.dir.entries(historyDir) 
 
 // Live says that the run it belongs to is still going on.
 func (e *Entry) Live() bool {
-	return e.State != Kept && e.recorded != Kept && (e.Owner.Lives() || e.Guardian.Lives())
+	return e.State != Kept && e.recorded != Kept && (e.Owner.Lives() || e.Watchdog.Lives())
 }
 
 // Now is what is there at present, as a person would say it; "" where it cannot
@@ -297,7 +297,7 @@ func (it *Item) Now() string {
 
 // Notice says in one line that changes of a killed run are still there, or that
 // an entry cannot be read; "" if all is well. It is cheap, and whoever may not
-// look there is told nothing.
+// look there learns nothing.
 func Notice(dir string) string {
 	if _, err := os.Lstat(dir); err != nil {
 		return ""

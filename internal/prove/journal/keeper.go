@@ -261,7 +261,7 @@ func do(kind cause.ChangeKind, f func(change.Doer) error) error {
 }
 
 // call asks the Doer of a kind. One that panics or hangs has failed: it must not
-// take the guardian with it.
+// take the watchdog with it.
 func call[T any](kind cause.ChangeKind, f func(change.Doer) (T, error)) (result T, err error) {
 	d, err := change.For(kind)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 // bound is how soon everything has to be as before.
 const bound = 3 * time.Second
 
-// Killed with -9 at any moment, with or without its guardian, a run leaves
+// Killed with -9 at any moment, with or without its watchdog, a run leaves
 // nothing behind, at the latest after `slowray undo`.
 func TestKilledAtRandomMoments(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIP: takes seconds: NOT tested with -short")
 	}
 	for _, both := range []bool{false, true} {
-		name := map[bool]string{false: "owner", true: "owner and guardian"}[both]
+		name := map[bool]string{false: "owner", true: "owner and watchdog"}[both]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			changed := 0
@@ -28,7 +28,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 				p := h.start("blocks", "")
 				time.Sleep(time.Duration(rand.IntN(60_000)) * time.Microsecond)
 				if both {
-					syscall.Kill(p.guardian, syscall.SIGKILL)
+					syscall.Kill(p.watchdog, syscall.SIGKILL)
 				}
 				p.Process.Kill()
 				p.Wait()
@@ -62,7 +62,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 }
 
 // A kill at each step of the journal's and the changes' writes, of the owner, of
-// the guardian, and of both, leaves enough to put everything back.
+// the watchdog, and of both, leaves enough to put everything back.
 func TestKilledAtEveryStep(t *testing.T) {
 	stride := 1
 	if testing.Short() {
@@ -106,7 +106,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 }
 
 // An owner that ends, or stops, has its changes taken back in time.
-func TestGuardianTakesOver(t *testing.T) {
+func TestWatchdogTakesOver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIP: takes seconds: NOT tested with -short")
 	}
@@ -170,8 +170,8 @@ func TestWorse(t *testing.T) {
 	}
 }
 
-// Without its guardian an owner puts everything back itself, at once.
-func TestGuardianKilled(t *testing.T) {
+// Without its watchdog an owner puts everything back itself, at once.
+func TestWatchdogKilled(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,10 +21,10 @@ const (
 )
 
 const (
-	// readyLimit is how long a guardian may take to start; it is slow where the
+	// readyLimit is how long a watchdog may take to start; it is slow where the
 	// CPUs are what is short.
 	readyLimit = 15 * time.Second
-	// maxDead is how long a guardian may be silent before it is taken for hung.
+	// maxDead is how long a watchdog may be silent before it is taken for hung.
 	maxDead = 3 * time.Second
 	// leaveLimit is how long it may take to end after its last word.
 	leaveLimit = 2 * time.Second
@@ -39,7 +39,7 @@ type Options struct {
 
 // Health is how the service is, as the owner of a lease sees it.
 type Health struct {
-	Worse bool   // beyond the bound: the guardian undoes at once
+	Worse bool   // beyond the bound: the watchdog undoes at once
 	Why   string // "errors 0 % → 12 %"
 }
 
@@ -53,17 +53,17 @@ type Lease struct {
 	wire  *wire
 	beat  chan Health
 	ended chan string
-	left  chan struct{} // closed when the guardian's process is gone
+	left  chan struct{} // closed when the watchdog's process is gone
 
 	mu      sync.Mutex
 	n       int
 	waiting map[int]chan message
-	heard   int         // ticks since the guardian's last word
+	heard   int         // ticks since the watchdog's last word
 	over    *EndedError // how the lease has ended; nil while it has not
 	closed  bool
 }
 
-// newLease starts the guardian of entry e, which is on disk.
+// newLease starts the watchdog of entry e, which is on disk.
 func newLease(d *directory, e *Entry, locks []*os.File) (*Lease, error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -76,14 +76,14 @@ func newLease(d *directory, e *Entry, locks []*os.File) (*Lease, error) {
 	if err != nil {
 		return nil, fmt.Errorf("journal: socketpair: %w", err)
 	}
-	cmd := exec.Command("/proc/self/exe", guardianCommand, d.path, e.ID, fmt.Sprint(len(locks)))
+	cmd := exec.Command("/proc/self/exe", watchdogCommand, d.path, e.ID, fmt.Sprint(len(locks)))
 	cmd.Args[0] = "slowray"
 	cmd.Dir = "/"
 	cmd.ExtraFiles = append([]*os.File{theirs}, locks...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("journal: guardian: %w", err)
+		return nil, fmt.Errorf("journal: watchdog: %w", err)
 	}
 	theirs.Close()
 	l := &Lease{dir: d, id: e.ID, locks: locks, cmd: cmd, wire: newWire(conn), beat: make(chan Health, 1),
@@ -102,10 +102,10 @@ func newLease(d *directory, e *Entry, locks []*os.File) (*Lease, error) {
 		if l.over != nil {
 			why = ": " + l.over.Why
 		}
-		err = fmt.Errorf("journal: guardian: ended before it was ready (%s)%s: nothing was changed", cmd.ProcessState, why)
+		err = fmt.Errorf("journal: watchdog: ended before it was ready (%s)%s: nothing was changed", cmd.ProcessState, why)
 		l.mu.Unlock()
 	case <-time.After(readyLimit):
-		err = fmt.Errorf("journal: guardian: not ready within %s: nothing was changed", readyLimit)
+		err = fmt.Errorf("journal: watchdog: not ready within %s: nothing was changed", readyLimit)
 	}
 	if err != nil {
 		l.mu.Lock()
@@ -123,8 +123,8 @@ func newLease(d *directory, e *Entry, locks []*os.File) (*Lease, error) {
 // ID is that of the entry in the journal.
 func (l *Lease) ID() string { return l.id }
 
-// EndedError says that a lease has ended by itself: its guardian, or its owner in the
-// guardian's place, has put back what was applied.
+// EndedError says that a lease has ended by itself: its watchdog, or its owner in the
+// watchdog's place, has put back what was applied.
 type EndedError struct {
 	Why  string
 	Left error // what was not put back, a *LeftError mostly; nil: all was
@@ -164,7 +164,7 @@ func (l *Lease) Keep() error {
 	return err
 }
 
-// Beat tells the guardian that the owner is there, and how the service is. It is
+// Beat tells the watchdog that the owner is there, and how the service is. It is
 // to be called several times a second while changes are in place. It never waits.
 func (l *Lease) Beat(h Health) {
 	for {
@@ -202,7 +202,7 @@ func (l *Lease) Close() error {
 	if over != nil {
 		err = nil
 		select {
-		case <-l.ended: // nobody has been told yet
+		case <-l.ended: // nobody knows yet
 			err = over
 		default:
 		}
@@ -219,7 +219,7 @@ func (l *Lease) Close() error {
 	return cmp.Or(err, joined(m.Outcomes))
 }
 
-// ask has the guardian do something.
+// ask has the watchdog do something.
 func (l *Lease) ask(op string) (message, error) {
 	l.mu.Lock()
 	if l.closed || l.over != nil {
@@ -253,7 +253,7 @@ func (l *Lease) ending() error {
 	return errors.New("journal: the lease is closed")
 }
 
-// sendBeats passes heartbeats on, so that Beat need not wait for a guardian that
+// sendBeats passes heartbeats on, so that Beat need not wait for a watchdog that
 // was stopped.
 func (l *Lease) sendBeats() {
 	for {
@@ -266,7 +266,7 @@ func (l *Lease) sendBeats() {
 	}
 }
 
-// listen reads what the guardian says, until it has ended.
+// listen reads what the watchdog says, until it has ended.
 func (l *Lease) listen(ready chan struct{}) {
 	l.wire.receive(func(m message) {
 		l.mu.Lock()
@@ -287,7 +287,7 @@ func (l *Lease) listen(ready chan struct{}) {
 	defer l.mu.Unlock()
 	if l.over == nil && !l.closed && !l.finished() {
 		text, left := l.takeOver()
-		l.end(fmt.Sprintf("the guardian (pid %d) was killed: %s", l.cmd.Process.Pid, text), left)
+		l.end(fmt.Sprintf("the watchdog (pid %d) was killed: %s", l.cmd.Process.Pid, text), left)
 	}
 	for _, answer := range l.waiting {
 		answer <- message{Op: opEnded}
@@ -301,10 +301,10 @@ func (l *Lease) end(why string, left error) {
 	l.ended <- why
 }
 
-// finished says that the guardian has ended because its work was done.
+// finished says that the watchdog has ended because its work was done.
 func (l *Lease) finished() bool { return l.cmd.ProcessState.Success() }
 
-// takeOver undoes what a killed guardian has left. Nobody else writes to the
+// takeOver undoes what a killed watchdog has left. Nobody else writes to the
 // entry now.
 func (l *Lease) takeOver() (text string, left error) {
 	e, err := l.dir.read(".", l.id)
@@ -316,7 +316,7 @@ func (l *Lease) takeOver() (text string, left error) {
 	}
 	k := keeper{l.dir, e, "slowray"}
 	if e.Open() {
-		left = joined(k.undo("the guardian was killed"))
+		left = joined(k.undo("the watchdog was killed"))
 	}
 	if !e.Open() {
 		left = cmp.Or(left, l.dir.close(l.id))
@@ -327,7 +327,7 @@ func (l *Lease) takeOver() (text string, left error) {
 	return "its changes are put back", nil
 }
 
-// watch ends a guardian that is there but does nothing any more. It counts its
+// watch ends a watchdog that is there but does nothing any more. It counts its
 // own ticks: an owner that was stopped for a while has not heard anything either.
 func (l *Lease) watch() {
 	const every = maxDead / 10

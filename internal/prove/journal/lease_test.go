@@ -157,7 +157,7 @@ func TestChangedBetweenBlocks(t *testing.T) {
 }
 
 // A change that fails half way, or that has a bug, is undone with those before
-// it; the guardian lives.
+// it; the watchdog lives.
 func TestApplyFails(t *testing.T) {
 	for name, want := range map[string]string{"fail": "file1: refused", "bug": "file1: a bug in slowray: no such thing"} {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +270,7 @@ func TestUndoOfLiveRun(t *testing.T) {
 	p := h.start("hold", "")
 	p.says(t, "applied: <nil>")
 	h.are(with)
-	if list := h.listed(Applied); len(list) != 1 || !list[0].Live() || list[0].Owner.PID != p.Process.Pid || list[0].Guardian.PID != p.guardian {
+	if list := h.listed(Applied); len(list) != 1 || !list[0].Live() || list[0].Owner.PID != p.Process.Pid || list[0].Watchdog.PID != p.watchdog {
 		t.Errorf("%+v", list)
 	}
 	if notice := Notice(h.dir); notice != "" {
@@ -285,8 +285,8 @@ func TestUndoOfLiveRun(t *testing.T) {
 	h.listed()
 }
 
-// Signals of a terminal are not for the guardian.
-func TestGuardianIgnoresSignals(t *testing.T) {
+// Signals of a terminal are not for the watchdog.
+func TestWatchdogIgnoresSignals(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 1)
 	l := h.begin()
@@ -307,7 +307,7 @@ func TestGuardianIgnoresSignals(t *testing.T) {
 	h.are(before)
 }
 
-// Neither the guardian nor what it starts keeps the files of the owner.
+// Neither the watchdog nor what it starts keeps the files of the owner.
 func TestNothingInherited(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 1)
@@ -323,10 +323,10 @@ func TestNothingInherited(t *testing.T) {
 		_, rest, _ := strings.Cut(string(info), "flags:")
 		fmt.Sscanf(strings.TrimSpace(rest), "%o", &flags)
 		if n := filepath.Base(fd); n != "0" && n != "1" && n != "2" && flags&syscall.O_CLOEXEC == 0 {
-			t.Errorf("descriptor %s (%s) would go to programs that the guardian starts", n, target)
+			t.Errorf("descriptor %s (%s) would go to programs that the watchdog starts", n, target)
 		}
 		if strings.HasPrefix(target, "pipe:") {
-			t.Errorf("descriptor %s is a pipe: whoever reads from the owner would wait for the guardian", fd)
+			t.Errorf("descriptor %s is a pipe: whoever reads from the owner would wait for the watchdog", fd)
 		}
 	}
 }

@@ -33,7 +33,7 @@ const (
 func TestMain(m *testing.M) {
 	change.Register(kindFile, fileDoer{})
 	crashAt()
-	GuardianMain()
+	WatchdogMain()
 	if what := os.Getenv(envOwner); what != "" {
 		owner(what, os.Getenv(envDir))
 		os.Exit(0)
@@ -44,8 +44,8 @@ func TestMain(m *testing.M) {
 // crashAt has this process killed at a step of its work, if it is to be.
 func crashAt() {
 	role, number, _ := strings.Cut(os.Getenv(envCrash), " ")
-	isGuardian := len(os.Args) > 1 && os.Args[1] == guardianCommand
-	if role == "" || (role == "owner") == isGuardian {
+	isWatchdog := len(os.Args) > 1 && os.Args[1] == watchdogCommand
+	if role == "" || (role == "owner") == isWatchdog {
 		return
 	}
 	left := new(atomic.Int64)
@@ -299,11 +299,11 @@ func owner(what, dir string) {
 // process is an owner that was started.
 type process struct {
 	*exec.Cmd
-	guardian int
+	watchdog int
 	out      *bufio.Reader
 }
 
-// start starts an owner and waits until its lease has begun. The guardian is 0
+// start starts an owner and waits until its lease has begun. The watchdog is 0
 // if it ended before.
 func (h *host) start(what, crash string) *process {
 	h.t.Helper()
@@ -331,8 +331,8 @@ func (h *host) start(what, crash string) *process {
 	if err != nil && !errors.Is(err, io.EOF) {
 		h.t.Fatal(err)
 	}
-	fmt.Sscanf(line, "guardian %d", &p.guardian)
-	if crash == "" && p.guardian == 0 {
+	fmt.Sscanf(line, "watchdog %d", &p.watchdog)
+	if crash == "" && p.watchdog == 0 {
 		h.t.Fatalf("the owner says %q", line)
 	}
 	return p

@@ -119,7 +119,7 @@ func TestRace(t *testing.T) {
 	}
 }
 
-// The same before any step of a change that is made and undone, with its guardian.
+// The same before any step of a change that is made and undone, with its watchdog.
 func TestRaceOfLease(t *testing.T) {
 	h := newHost(t, 1)
 	s := safefiletest.NewSharedStage(t, []string{"state/history"}, []string{"state/1.json", "state/1.bak"})

@@ -53,7 +53,7 @@ func realHost(t *testing.T) (h *host, pid int) {
 }
 
 // Real settings of the kernel are as before, each of them, after a run was killed
-// with -9 at random moments, alone or together with its guardian.
+// with -9 at random moments, alone or together with its watchdog.
 func TestKilledWithRealChanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIP: takes seconds: NOT tested with -short")
@@ -74,7 +74,7 @@ func TestKilledWithRealChanges(t *testing.T) {
 		p := h.start("blocks", "")
 		time.Sleep(time.Duration(rand.IntN(30_000)) * time.Microsecond)
 		if n%2 == 1 {
-			syscall.Kill(p.guardian, syscall.SIGKILL)
+			syscall.Kill(p.watchdog, syscall.SIGKILL)
 		}
 		p.Process.Kill()
 		p.Wait()
@@ -123,7 +123,7 @@ func TestRealChanges(t *testing.T) {
 	}
 	looked := make(chan struct{})
 	defer close(looked)
-	go func() { // on a busy host the looks take longer than the guardian waits
+	go func() { // on a busy host the looks take longer than the watchdog waits
 		for {
 			select {
 			case <-looked:

@@ -50,7 +50,7 @@ type head struct {
 type end struct {
 	State    State   `json:"state"`
 	Owner    Process `json:"owner"`
-	Guardian Process `json:"guardian"`
+	Watchdog Process `json:"guardian"`
 	Events   []Event `json:"events"`
 }
 
@@ -71,7 +71,7 @@ func encode(e *Entry) ([]byte, error) {
 	for i := range e.Changes {
 		err = errors.Join(err, add(record{Index: i, Item: &e.Changes[i]}))
 	}
-	err = errors.Join(err, add(record{End: &end{e.State, e.Owner, e.Guardian, e.Events}}))
+	err = errors.Join(err, add(record{End: &end{e.State, e.Owner, e.Watchdog, e.Events}}))
 	if err == nil && (out.Len() > maxBytes || len(e.Changes) > maxItems) {
 		err = fmt.Errorf("too large (%d changes, %d bytes)", len(e.Changes), out.Len())
 	}
@@ -225,7 +225,7 @@ func ofOld(id string, e *Entry) salvage {
 		s.damage = fmt.Sprintf("has the unknown state %q", e.State)
 	}
 	s.head = &head{schemaID, len(e.Changes), e.BootID, e.Created, e.Until, e.Cause, e.Why, e.User}
-	s.end = &end{e.State, e.Owner, e.Guardian, e.Events}
+	s.end = &end{e.State, e.Owner, e.Watchdog, e.Events}
 	for i := range e.Changes {
 		if it := &e.Changes[i]; it.Made.known() {
 			s.items[i] = it
@@ -244,7 +244,7 @@ func (s *salvage) entry(id string) *Entry {
 		e.BootID, e.Created, e.Until, e.Cause, e.Why, e.User = s.head.BootID, s.head.Created, s.head.Until, s.head.Cause, s.head.Why, s.head.User
 	}
 	if s.end != nil {
-		e.recorded, e.Owner, e.Guardian, e.Events = s.end.State, s.end.Owner, s.end.Guardian, s.end.Events
+		e.recorded, e.Owner, e.Watchdog, e.Events = s.end.State, s.end.Owner, s.end.Watchdog, s.end.Events
 	}
 	n := 1 // at least
 	if s.head != nil {

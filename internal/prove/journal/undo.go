@@ -20,7 +20,7 @@ const (
 
 // Undo puts back the entries with these IDs, or all of them: also those that
 // were kept, the newest first. A run that is going on is asked to end, and its
-// guardian puts its changes back. An outcome tells what became of each change;
+// watchdog puts its changes back. An outcome tells what became of each change;
 // the error is about what could not be done at all.
 func (j *Journal) Undo(ids ...string) ([]Outcome, error) {
 	list, err := j.List()
@@ -72,7 +72,7 @@ func (j *Journal) Undo(ids ...string) ([]Outcome, error) {
 func (j *Journal) undoEntry(id string) ([]Outcome, error) {
 	e, err := j.dir.read(".", id)
 	if isGone(err) {
-		return nil, nil // its guardian was quicker
+		return nil, nil // its watchdog was quicker
 	}
 	if err != nil {
 		return nil, fmt.Errorf("journal: entry %s: %w", id, err)
@@ -130,18 +130,18 @@ func (j *Journal) Forget(ids ...string) error {
 	return nil
 }
 
-// askLive has the guardians of runs that are going on put their changes back. It
+// askLive has the watchdogs of runs that are going on put their changes back. It
 // gives the entries that are still to be undone, and what became of the others.
 func (j *Journal) askLive(list []Entry) (rest []Entry, outcomes []Outcome, asked bool) {
 	for _, e := range list {
-		if !e.Live() || !terminate(e.Guardian) {
+		if !e.Live() || !terminate(e.Watchdog) {
 			rest = append(rest, e)
 			continue
 		}
 		asked = true
 		var after *Entry
 		wait(askLimit, func() bool {
-			if e.Guardian.Lives() {
+			if e.Watchdog.Lives() {
 				return false
 			}
 			var err error

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// message is one line between owner and guardian, in both directions.
+// message is one line between owner and watchdog, in both directions.
 type message struct {
 	Op string `json:"op"`
 	// N numbers the owner's requests; the answer has the same number.
@@ -25,10 +25,10 @@ const (
 	opClose = "close"
 	opBeat  = "beat"
 
-	opReady  = "ready" // the guardian has read the entry
+	opReady  = "ready" // the watchdog has read the entry
 	opAnswer = "answer"
 	opAlive  = "alive"
-	opEnded  = "ended" // the guardian has ended the lease
+	opEnded  = "ended" // the watchdog has ended the lease
 )
 
 // wire is one end of the socket.

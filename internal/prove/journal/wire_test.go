@@ -23,7 +23,7 @@ func (s *said) Read(p []byte) (int, error)       { return s.in.Read(p) }
 func (s *said) Write(p []byte) (int, error)      { return s.out.Write(p) }
 func (s *said) SetWriteDeadline(time.Time) error { return nil }
 
-// FuzzWire reads what owner and guardian say to each other: a message is the same at the
+// FuzzWire reads what owner and watchdog say to each other: a message is the same at the
 // other end, and of any bytes messages are read until they are none.
 func FuzzWire(f *testing.F) {
 	f.Add([]byte(`{"op":"apply","n":1}`+"\n"+`{"op":"beat","worse":true,"text":"p99"}`+"\n"), opAnswer, "why", 7, true)

@@ -68,7 +68,7 @@ func generator(argv []string) int {
 	return -1
 }
 
-// flag is how a generator is told how long to run.
+// flag is the flag of a generator for how long it runs.
 type flag struct {
 	names  []string // "-d": the next word; "-d5s" too for one letter; "--duration=5s" too for the long ones
 	whole  bool     // only whole seconds
@@ -102,7 +102,7 @@ func durationAt(argv []string, start int, f flag) int {
 	return 0
 }
 
-// Adjustable says whether the command can be told how long to run.
+// Adjustable says whether the command takes how long to run.
 func (c *Command) Adjustable() bool { return c.at > 0 }
 
 // closedLoops are generators whose clients wait for each answer before they ask

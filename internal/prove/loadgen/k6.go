@@ -31,7 +31,7 @@ func readK6(text string) (Result, error) {
 	if r.Bad, err = k6Failed(k6Line(text, "http_req_failed"), r.Requests); err != nil {
 		return r, err
 	}
-	// Of good responses where those are told apart: the line below.
+	// Of good responses where those are distinguished: the line below.
 	times := k6Line(text, "http_req_duration")
 	if good := k6Line(text, "{ expected_response:true }"); good != "" {
 		times = good

@@ -22,7 +22,7 @@ type Load struct {
 	glance  func(experiment.Block)
 }
 
-// OnGlance sets who is told how things are, while the load is at full height.
+// OnGlance sets what is called with how things are, while the load is at full height.
 func (l *Load) OnGlance(f func(experiment.Block)) { l.glance = f }
 
 // Fixed says that the load takes as long as it takes.
@@ -39,7 +39,7 @@ func (l *Load) Close() error {
 	return l.Traffic.Close()
 }
 
-// Block runs the load once, for d where it can be told to.
+// Block runs the load once, for d where it can be asked to.
 func (l *Load) Block(ctx context.Context, d time.Duration) (experiment.Block, error) {
 	if l.Traffic == nil {
 		began := time.Now()

@@ -81,7 +81,7 @@ func (t *Traffic) Close() error {
 	return nil
 }
 
-// OnGlance sets who is told how things are, twice a second during a Block.
+// OnGlance sets what is called with how things are, twice a second during a Block.
 func (t *Traffic) OnGlance(f func(experiment.Block)) { t.glance = f }
 
 // add counts a request.

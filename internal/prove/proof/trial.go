@@ -22,7 +22,7 @@ type Trial struct {
 	Options experiment.Options
 }
 
-// harmful is what the guardian is told.
+// harmful is what the watchdog gets.
 const harmful = "far fewer good responses, or far more errors or time, than before the change"
 
 // Try makes the changes under a lease, runs the experiment, and undoes them, but
@@ -109,7 +109,7 @@ func (l *Leased) ended(err error) error {
 		return err
 	}
 	select {
-	case <-l.Lease.Ended(): // nobody else needs to be told
+	case <-l.Lease.Ended(): // nobody else needs to know
 	default:
 	}
 	l.Over = over.Why

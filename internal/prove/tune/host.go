@@ -28,7 +28,7 @@ type Host struct {
 	Journal *journal.Journal
 	Why     string // the command, for the journal
 	Block   time.Duration
-	// Say, when set, is told how far an experiment is.
+	// Say, when set, is called with how far an experiment is.
 	Say func(string)
 
 	kept []string // entries of the journal, in order

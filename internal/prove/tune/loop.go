@@ -75,7 +75,7 @@ type Options struct {
 	Skip      []string // causes that are not to be tried
 	Service   string   // what it is about, for people
 	Load      string
-	// Say, when set, is told what goes on: one line without a line break.
+	// Say, when set, is called with what goes on: one line without a line break.
 	Say func(string)
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/slowray/slowray/internal/prove/proof"
 )
 
-// loadGrace is how much longer than it was told a load may take before it is taken
+// loadGrace is how much longer than asked a load may take before it is taken
 // to be stuck.
 const loadGrace = 2 * time.Second
 

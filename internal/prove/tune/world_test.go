@@ -179,10 +179,10 @@ func (t *fakeTrial) name() string {
 	return strings.Join(names, "+")
 }
 
-func (t *fakeTrial) set(mended bool) {
+func (t *fakeTrial) set(fixed bool) {
 	for _, f := range t.faults {
 		t.w.now[f.cause] = f.was
-		if mended {
+		if fixed {
 			t.w.now[f.cause] = f.good
 		}
 	}

@@ -177,6 +177,7 @@ type Target struct {
 type Handshakes struct {
 	Active  map[Target]uint64
 	Passive map[PassiveKey]uint64
+	Unnamed uint64 // of either side, of more addresses than have a place of their own
 }
 
 // PassiveKey names a listening end: the handshakes it completed are found
@@ -214,7 +215,7 @@ func (w *Watcher) Read(completed *Handshakes) (Result, error) {
 		}
 		r.Opened = completed.Passive
 	}
-	if err := w.readConnects(&r, active); err != nil {
+	if err := w.readConnects(&r, active, completed != nil && completed.Unnamed > 0); err != nil {
 		return r, fmt.Errorf("connect: read outcomes: %w", err)
 	}
 	if err := w.readAccepts(&r); err != nil {
@@ -269,7 +270,7 @@ func (w *Watcher) readHandshakes(opened map[PassiveKey]uint64) (map[Target]hands
 	return active, it.Err()
 }
 
-func (w *Watcher) readConnects(r *Result, active map[Target]handshake) error {
+func (w *Watcher) readConnects(r *Result, active map[Target]handshake, unnamed bool) error {
 	var (
 		key inetKey
 		val outcome
@@ -300,7 +301,10 @@ func (w *Watcher) readConnects(r *Result, active map[Target]handshake) error {
 		addr, _ := netip.ParseAddr(c.Addr)
 		t := Target{c.NetNS, addr, c.Port}
 		if all := calls[t]; all > 0 {
-			h := active[t]
+			h, known := active[t]
+			if !known && unnamed {
+				h.Established = all // fewer is not known
+			}
 			// Who counts them began a moment before.
 			c.Established = min(share(h.Established, c.Started, all), c.Started)
 			c.Failed = share(h.Failed, c.Started, all)

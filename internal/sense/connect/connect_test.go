@@ -1,14 +1,18 @@
 package connect
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/slowray/slowray/internal/bpf"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/lab/netns"
 )
 
@@ -298,4 +302,86 @@ func connectUnix(t *testing.T, path string) error {
 	}
 	defer syscall.Close(fd)
 	return syscall.Connect(fd, &syscall.SockaddrUnix{Name: path})
+}
+
+// TestCalledFromSlot: with the counts of a recorder, which calls the program, the result is
+// that of a Watcher of its own.
+func TestCalledFromSlot(t *testing.T) {
+	alone := start(t)
+	stream, err := request.StartStream(request.Options{})
+	if err != nil {
+		t.Skip("SKIP: ", err)
+	}
+	defer stream.Close()
+	slot := stream.OnConnect()
+	if slot == nil {
+		t.Skip("SKIP: this kernel lets programs with functions call no others")
+	}
+	sub := stream.Subscribe(func(*observe.Request) {})
+	called, err := Start(slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer called.Close()
+	if _, err := slot.Put(called.objects.SetState); !errors.Is(err, bpf.ErrSlotTaken) {
+		t.Errorf("a second program: %v", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	const good, refused = 30, 7
+	for range good {
+		a, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Close()
+		b.Close()
+	}
+	for range refused {
+		if _, err := net.Dial("tcp", closed.Addr().String()); err == nil {
+			t.Fatal("connected to a closed port")
+		}
+	}
+	if err := sub.End(); err != nil {
+		t.Fatal(err)
+	}
+	completed := &Handshakes{Active: map[Target]uint64{}, Passive: map[PassiveKey]uint64{}}
+	for _, c := range sub.Opened() {
+		if c.Side == observe.Called {
+			completed.Active[Target{c.NetNS, c.Addr, int(c.Port)}] += c.Connections
+		} else {
+			completed.Passive[PassiveKey{c.NetNS, int(c.Port)}] += c.Connections
+		}
+	}
+	want, err := alone.Read(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := called.Read(completed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []net.Addr{l.Addr(), closed.Addr()} {
+		port := at.(*net.TCPAddr).Port
+		here := func(c *observe.Connect) bool { return c.Port == port }
+		x, y := own(t, want, here), own(t, got, here)
+		if !reflect.DeepEqual(x, y) || x.Calls == 0 {
+			t.Errorf("port %d: alone %+v, called %+v", port, x, y)
+		}
+	}
+	if key := (PassiveKey{own(t, got, func(c *observe.Connect) bool { return c.Established == good }).NetNS, l.Addr().(*net.TCPAddr).Port}); got.Opened[key] != good {
+		t.Errorf("%d were opened, want %d", got.Opened[key], good)
+	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // A Namer names containers by their id, as they come and go. When it meets one
-// that it does not know it asks the engines again, beside whoever waits for the
+// that it does not know it asks the engines again, next to whoever waits for the
 // name, and not more often than once in five seconds.
 type Namer struct {
 	reader Reader

@@ -145,7 +145,7 @@ func (w *Watcher) tend(busy func() bool) {
 	const look = calm / 2
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
-	resting, dear := false, false
+	resting, expensive := false, false
 	var asked time.Time // whether it is busy
 	for {
 		select {
@@ -158,15 +158,15 @@ func (w *Watcher) tend(busy func() bool) {
 		_, _ = w.objects.LastSeen.Get(&seen), w.objects.LastMeant.Get(&meant)
 		quiet := time.Since(w.since) >= calm && since(max(seen, meant)) >= calm
 		if time.Since(asked) >= look {
-			dear, asked = busy(), time.Now()
+			expensive, asked = busy(), time.Now()
 		}
 		switch {
-		case resting && !(quiet && dear):
+		case resting && !(quiet && expensive):
 			if w.work() == nil {
 				resting = false
 				ticker.Reset(look)
 			}
-		case !resting && quiet && dear:
+		case !resting && quiet && expensive:
 			w.rest()
 			if resting = w.packets == nil; resting {
 				ticker.Reset(wake)

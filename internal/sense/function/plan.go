@@ -46,7 +46,7 @@ const (
 
 // Flags of struct site.
 const (
-	byStack     = 1 << iota // entries are told apart by the stack pointer
+	byStack     = 1 << iota // entries are distinguished by the stack pointer
 	goroutine               // a thread is a goroutine
 	restarts                // the entry is passed again when the stack grows
 	single                  // a thread is in one call at a time

@@ -8,7 +8,7 @@ import (
 )
 
 // ProcessesBetween is what the processes did from a to b, in order of pid.
-// Processes are told apart by pid and start time, so that a pid used again is
+// Processes are distinguished by pid and start time, so that a pid used again is
 // two processes. One that began in the window counts from its beginning; one
 // that ended in it keeps its identity with zero counters, because nobody saw
 // the end. Run delay is a lower bound: threads that ended in the window take

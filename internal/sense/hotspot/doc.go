@@ -9,6 +9,6 @@
 // process_vm_readv(2) alone. Nothing is stopped, attached to or changed, and no
 // safepoint is asked for.
 //
-// Locks of java.util.concurrent are Java objects, which the collector of garbage
+// Locks of java.util.concurrent are Java objects, which the garbage collector
 // moves: what is read of one while it moves does not fit, and is not told.
 package hotspot

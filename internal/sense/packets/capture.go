@@ -102,7 +102,7 @@ func read(path string, opt Options, begin func(first, last time.Time), each func
 	r.endAll(t.last)
 	s := &Summary{
 		Start: time.Unix(0, t.first), End: time.Unix(0, t.last), Packets: t.packets, Connections: r.opened,
-		Missing: []string{"when the application read or accepted cannot be told from packets: that time is part of server"},
+		Missing: []string{"when the application read or accepted cannot be distinguished from packets: that time is part of server"},
 	}
 	for _, c := range r.counters {
 		s.Counters = append(s.Counters, *c)

@@ -6,7 +6,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// Times by which things are told apart, ns. They are those of the kernel side
+// Times by which things are distinguished, ns. They are those of the kernel side
 // (internal/bpf/headers/boundary.h).
 const (
 	delayedACK = 35e6 // a receiver that delays its acknowledgement waits at least so long

@@ -119,7 +119,7 @@ type tally struct {
 	links     map[layers.LinkType]int64 // packets of links that are not known
 }
 
-// maxLinks bounds the types of links that are told apart where they are not known.
+// maxLinks bounds the types of links that are distinguished where they are not known.
 const maxLinks = 8
 
 // unknown counts a packet of a link that is not known.

@@ -52,11 +52,11 @@ func TestReadStuck(t *testing.T) {
 			t.Errorf("process %d again: %v after %s", pid, err, time.Since(began))
 		}
 		if n, err := Read(100, 1<<20, b); pid < maxLeft-1 && (n != 1 || err != nil) {
-			t.Errorf("beside %d that are stuck: %d bytes, %v", pid+1, n, err)
+			t.Errorf("next to %d that are stuck: %d bytes, %v", pid+1, n, err)
 		}
 	}
 	if _, err := Read(100, 1<<20, b); !errors.Is(err, ErrNoAnswer) {
-		t.Errorf("beside %d that are stuck: %v", maxLeft, err)
+		t.Errorf("next to %d that are stuck: %v", maxLeft, err)
 	}
 	close(release)
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {

@@ -131,7 +131,7 @@ func (tr *trial) followed(list []match) {
 	}
 }
 
-// TestServerThrottled: a thread whose group's quota is used up is told apart
+// TestServerThrottled: a thread whose group's quota is used up is distinguished
 // from one that has no luck with the CPUs.
 func TestServerThrottled(t *testing.T) {
 	measure(t, func(tr *trial) {

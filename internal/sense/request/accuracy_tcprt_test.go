@@ -47,7 +47,7 @@ func roundTripNow(tr *trial) {
 	rtt := func(m match) int64 { return m.RTTNS }
 	tr.within("rtt before", median(served[:change], rtt), before, before/10)
 	// The first ones after the change are smoothed with those before it when
-	// they cannot be told apart.
+	// they cannot be distinguished.
 	tr.within("rtt after", median(served[change+1:], rtt), after, after/20)
 	tr.within("min rtt", time.Duration(served[n-1].MinRTTNS), before, before/10)
 	tr.within("network after", median(served[change+1:], part(observe.Network)), after, little)

@@ -206,7 +206,7 @@ func (e *endpointSum) export(slots int) observe.Endpoint {
 }
 
 // exportSplit is how the Server time is split; nil when no request was followed,
-// or when many were told apart on connections of HTTP/2, which nobody follows:
+// or when many were distinguished on connections of HTTP/2, which nobody follows:
 // what is known of others, as of those before that began, does not stand for
 // them.
 func (e *endpointSum) exportSplit(all, slow *splitSum) *observe.SplitStats {

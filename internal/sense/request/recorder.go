@@ -292,7 +292,7 @@ func (r *Recorder) missed() (n uint64) {
 	return n
 }
 
-// OnClosed sets who is told, by Poll, of closed connections.
+// OnClosed sets what Poll calls for closed connections.
 func (r *Recorder) OnClosed(f func(*observe.Closed)) { r.onClosed = f }
 
 // Stats tells what was recorded and lost so far.

@@ -15,7 +15,7 @@ import (
 const (
 	// The rings hold 50 ms of 150,000 requests per second and CPU.
 	streamPoll = 20 * time.Millisecond
-	// A Patient stream polls half as often while little happens: they still hold
+	// A LowPower stream polls half as often while little happens: they still hold
 	// what may come meanwhile.
 	calmPoll    = 40 * time.Millisecond
 	calmRecords = 200 // in one poll
@@ -37,7 +37,7 @@ type Stream struct {
 	ownPort  uint16 // 0: nothing is left out
 	ownAddrs []netip.Addr
 	only     uint64 // a network namespace; 0: all
-	patient  bool
+	lowPower bool
 	lasting  bool
 	polling  bool  // there may be requests in progress that were reported
 	failed   error // of the last Flush
@@ -65,6 +65,7 @@ type Subscription struct {
 	each   func(*observe.Request)
 
 	counters, last   []Counters // when it began, and ended
+	all              []Counters // as last, with what the stream leaves out
 	stats, lastStats Stats
 }
 
@@ -139,11 +140,11 @@ func (s *Stream) Only(netns uint64) {
 	s.only = netns
 }
 
-// Patient makes the stream look less often while little happens.
-func (s *Stream) Patient() {
+// LowPower makes the stream look less often while little happens.
+func (s *Stream) LowPower() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.patient = true
+	s.lowPower = true
 }
 
 // Lasting is for a stream that goes on for days, and meets more addresses than
@@ -198,7 +199,7 @@ func (s *Stream) poll() {
 		}
 		s.mu.Lock()
 		n := s.recorder.Poll(s.hand) // closed not before this goroutine has ended
-		if now := s.patient && n < calmRecords; now != calm {
+		if now := s.lowPower && n < calmRecords; now != calm {
 			calm = now
 			ticker.Reset(map[bool]time.Duration{false: streamPoll, true: calmPoll}[calm])
 		}
@@ -310,7 +311,8 @@ func (u *Subscription) End() error {
 	s.recorder.Poll(s.hand)
 	err := s.recorder.FlushAll()
 	s.recorder.Poll(s.hand)
-	u.last, u.lastStats = s.withoutOwn(s.recorder.Counters()), s.recorder.Stats()
+	u.all = s.recorder.Counters()
+	u.last, u.lastStats = s.withoutOwn(slices.Clone(u.all)), s.recorder.Stats()
 	s.subs = slices.Delete(s.subs, i, i+1)
 	return err
 }
@@ -334,6 +336,9 @@ func (u *Subscription) Counters() []Counters {
 	}
 	return grown
 }
+
+// Opened is Counters for who asks for Connections only: also of what the stream leaves out.
+func (u *Subscription) Opened() []Counters { return Since(u.counters, u.all) }
 
 // Stats is what was lost from Subscribe to End; Records, CPU and Weight are
 // those since the start.

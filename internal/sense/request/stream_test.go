@@ -65,7 +65,7 @@ func (s *script) happen(do func()) {
 	do()
 }
 
-// heard are the numbers of the requests that a subscriber was told of.
+// heard are the numbers of the requests that a subscriber got.
 type heard struct {
 	mu   sync.Mutex
 	seqs []uint32

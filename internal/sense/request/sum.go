@@ -22,7 +22,7 @@ type endpointSum struct {
 	pids []int32 // sorted, at most maxPIDs
 
 	recorded   uint64
-	streams    uint64 // of those, requests of HTTP/2 that were told apart
+	streams    uint64 // of those, requests of HTTP/2 that were distinguished
 	requests   uint64
 	ok         uint64
 	errors     uint64

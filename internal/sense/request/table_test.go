@@ -18,7 +18,7 @@ import (
 var start = time.Unix(1_700_000_000, 0)
 
 // requests draws requests of a few endpoints and peers, each with a number of
-// its own so that they can be told apart.
+// its own so that they can be distinguished.
 func requests() *rapid.Generator[[]observe.Request] {
 	one := rapid.Custom(func(t *rapid.T) observe.Request {
 		local := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(1, 2).Draw(t, "local"))}), uint16(rapid.IntRange(80, 81).Draw(t, "port")))

@@ -35,7 +35,7 @@ func (l *look) compare(t *thread) second {
 }
 
 // chains takes the second look and puts what was followed into words. Threads
-// of a group that moved are told apart from those that did not.
+// of a group that moved are distinguished from those that did not.
 func (l *look) chains(groups []group, window int64) []observe.WaitChain {
 	seconds := map[*thread]second{}
 	of := func(t *thread) second {

@@ -153,7 +153,7 @@ func TestUninterruptible(t *testing.T) {
 }
 
 // TestFuseServerOfMount: of several servers the one that has the file system's
-// connection is named, before 6.16 the one that was told the mount point; and of its
+// connection is named, before 6.16 the one that has the mount point as an argument; and of its
 // threads the one with a call in hand.
 func TestFuseServerOfMount(t *testing.T) {
 	const mounts = "20 1 254:1 / / rw - ext4 /dev/vda1 rw\n21 20 0:39 / /mnt/prices rw - fuse.prices prices rw\n"

@@ -319,7 +319,7 @@ func (l *look) sharer(t *thread, addr uint64, tid int, private bool) *thread {
 		return owner
 	}
 	if private || t.p.inner != nil {
-		return nil // numbers of other pid namespaces cannot be told apart
+		return nil // numbers of other pid namespaces cannot be distinguished
 	}
 	status, err := os.ReadFile(fmt.Sprintf("%s/%d/status", l.fs.Proc, tid))
 	if err != nil {

@@ -17,7 +17,7 @@ type purse struct {
 	coins int
 }
 
-// pay takes both locks, in the order in which it is told them.
+// pay takes both locks, in the order in which it gets them.
 func pay(from, to *purse, met *sync.WaitGroup) {
 	from.mu.Lock()
 	met.Done()

@@ -115,7 +115,7 @@ func (l *look) monitorWait(t *thread, timed bool) *link {
 }
 
 // javaLock is the wait for a lock of java.util.concurrent. Its address is not
-// told: the collector of garbage may move it.
+// told: the garbage collector may move it.
 func (l *look) javaLock(t *thread, j *java, w hotspot.Wait, timed bool) *link {
 	class, _, _ := strings.Cut(w.Class, "$")
 	k := &link{kind: observe.WaitLock, wants: observe.WantsRelease, sure: !timed, extra: fmt.Sprint(w.Lock), object: "Java lock, a " + printable.Name(class, 256)}

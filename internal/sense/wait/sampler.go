@@ -143,16 +143,16 @@ func (s *Sampler) Look(pids []int, e Effort) {
 	for _, sh := range s.shapes {
 		sh.now = 0
 	}
-	var cheap, dear []*thread
+	var cheap, expensive []*thread
 	for _, pid := range pids {
 		c, d := s.lookAt(l, pid, now, last)
-		cheap, dear = append(cheap, c...), append(dear, d...)
+		cheap, expensive = append(cheap, c...), append(expensive, d...)
 	}
 	s.forget(now)
 	budget := followCredit + time.Duration(followShare*float64(now.Sub(s.start)))
 	switch {
 	case last || e == Follow && s.spent < budget:
-		cheap = append(cheap, dear...)
+		cheap = append(cheap, expensive...)
 	case e == Glance || s.spent > 2*budget:
 		// Who is stopped is followed at once: it costs nothing, and may be over soon. So is
 		// who waits for long, of whose requests none has ended to be known as slow.
@@ -189,7 +189,7 @@ func (s *Sampler) overBudget(err error) {
 
 // lookAt looks at one process and returns the threads to be followed: those of
 // which that costs little, and the others.
-func (s *Sampler) lookAt(l *look, pid int, now time.Time, last bool) (cheap, dear []*thread) {
+func (s *Sampler) lookAt(l *look, pid int, now time.Time, last bool) (cheap, expensive []*thread) {
 	turn := s.processes[pid]
 	if turn == nil {
 		turn = &visit{}
@@ -228,13 +228,13 @@ func (s *Sampler) lookAt(l *look, pid int, now time.Time, last bool) (cheap, dea
 		case w.class == classCheap || w.class == classAsleep:
 			cheap = append(cheap, t)
 		default:
-			dear = append(dear, t)
+			expensive = append(expensive, t)
 		}
 	}
 	if turn.quiet++; busy {
 		turn.quiet = 0
 	}
-	return cheap, dear
+	return cheap, expensive
 }
 
 // rests says that a thread has been ready for work for long enough not to be

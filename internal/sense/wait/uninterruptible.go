@@ -303,7 +303,7 @@ func (l *look) mountOf(t *thread, o object) (host.Mount, bool) {
 
 // fuseServer names the process that serves a FUSE file system: who has its connection
 // open, of which fdinfo tells the device since 6.16 (fuse_dev_show_fdinfo,
-// fs/fuse/dev.c); else who was told the mount point; else the only server of the host.
+// fs/fuse/dev.c); else the one that has the mount point as an argument; else the only server of the host.
 func (l *look) fuseServer(k *link, m host.Mount, onMount bool) {
 	if onMount && !m.UserSpace() {
 		return // virtiofs: the hypervisor

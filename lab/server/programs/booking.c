@@ -1,5 +1,5 @@
 // An HTTP server as people write it in C: a POSIX thread for each connection,
-// glibc's mutexes, blocking calls. It answers once it has done what it was told
+// glibc's mutexes, blocking calls. It answers once it has done what was asked
 // to do for a request; each of these is off unless asked for:
 //
 //   --work-us N         sleeps, outside any lock

@@ -82,7 +82,7 @@ def book(options):
 
 
 def transfer(first, second):
-    """Locks two accounts, in the order in which it is told them."""
+    """Locks two accounts, in the order in which it gets them."""
     with first.lock:
         time.sleep(0.001)
         with second.lock:

@@ -1,4 +1,4 @@
-"""A name server that knows one address for every name, and reads its queries one
+"""A nameserver that knows one address for every name, and reads its queries one
 after the other, as a small one of its own making does. With a fourth argument it takes
 its time for each by itself, as one does that asks others.
 """

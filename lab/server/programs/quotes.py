@@ -1,6 +1,6 @@
 """An HTTP service as people write it in Python with threads: each connection has
 one, and keeps it. For each answer it looks up a name, calls another service by
-its name, or logs to a socket of the system's log, as it is told.
+its name, or logs to a socket of the system's log, as asked.
 """
 
 import argparse

@@ -73,7 +73,7 @@ def run(database, query, data):
             try:
                 engine.query("USE `%s`" % database.replace("`", "``"))
             except Exception:
-                # A database that is not there yet is told by what needs it.
+                # A database that is not there yet is reported by what needs it.
                 engine.query("USE default")
         insert = re.match(r"(?is)^\s*INSERT\s+INTO\s+.*FORMAT\s+(\w+)\s*$", query)
         if insert:

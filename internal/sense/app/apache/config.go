@@ -12,7 +12,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/app/pool"
 )
 
-// Bounds of a configuration, beside its budget. httpd takes lines of up to 16 MB
+// Bounds of a configuration, next to its budget. httpd takes lines of up to 16 MB
 // (VARBUF_MAX_LEN, server/util.c): nobody writes such.
 const (
 	maxListens = 256

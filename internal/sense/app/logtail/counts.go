@@ -11,7 +11,7 @@ import (
 const (
 	maxUpstreams = 64      // per kind; the rest is counted under ""
 	maxSeconds   = 100_000 // distinct seconds remembered per kind and upstream
-	maxClients   = 64      // distinct ones that are told apart
+	maxClients   = 64      // distinct ones that are distinguished
 	exampleBytes = 256
 )
 

@@ -227,7 +227,7 @@ func (t *Tail) rotated() ([]sibling, error) {
 			continue
 		}
 		if len(out) == maxSiblings {
-			return out, fmt.Errorf("more than %d files beside %s carry its name", maxSiblings, t.path)
+			return out, fmt.Errorf("more than %d files next to %s carry its name", maxSiblings, t.path)
 		}
 		st, err := t.root.Statx(dir + n)
 		if budget.IsExceeded(err) {

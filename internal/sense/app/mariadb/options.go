@@ -10,7 +10,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
 
-// Bounds of the option files, beside their budget.
+// Bounds of the option files, next to their budget.
 const (
 	maxDepth     = 10 // of includes, as the server's own (my_default.c)
 	maxFileBytes = 1 << 20

@@ -47,7 +47,7 @@ func lastChange(st *unix.Stat_t) time.Time {
 	return time.Unix(0, max(st.Mtim.Nano(), st.Ctim.Nano()))
 }
 
-// Bounds of a configuration, beside its budget, which keeps a cycle, a generated
+// Bounds of a configuration, next to its budget, which keeps a cycle, a generated
 // monster or binary junk from taking the memory of the host.
 const (
 	maxFileBytes  = 16 << 20
@@ -57,7 +57,7 @@ const (
 	maxFiles      = 4096 // that are listed
 )
 
-// kept is what a directive that is kept takes of the budget, beside its words: it
+// kept is what a directive that is kept takes of the budget, next to its words: it
 // takes as much memory.
 const kept = 4
 

@@ -12,7 +12,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
 
-// Bounds of a configuration, beside its budget. php-fpm itself allows includes five
+// Bounds of a configuration, next to its budget. php-fpm itself allows includes five
 // deep.
 const (
 	maxIncludeDepth = 8

@@ -65,7 +65,7 @@ func (in *Instance) readLogs(window observe.Window) {
 			}
 			if kind, figure := in.server.Classify(line); kind != "" {
 				// The place in what was written stands for the time: formats of
-				// times differ, and only whole seconds are told apart.
+				// times differ, and only whole seconds are distinguished.
 				second := window.Start.Unix() + int64(f.tail.Share()*window.Seconds)
 				in.counts.Add(kind, nil, second, figure, line)
 			}

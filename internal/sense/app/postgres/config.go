@@ -11,7 +11,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/app/logtail/rootfs"
 )
 
-// Bounds of the configuration, beside its budget.
+// Bounds of the configuration, next to its budget.
 const (
 	maxDepth     = 10 // of includes, as the server's own (CONF_FILE_MAX_DEPTH)
 	maxFileBytes = 1 << 20

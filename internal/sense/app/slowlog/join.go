@@ -105,7 +105,7 @@ func join(entries []Entry, records []Record) []int {
 				continue
 			}
 			d, ok := fits(e, &records[r])
-			if ok && (best < 0 || d < best || d == best && records[r].beside() < records[found[i]].beside()) {
+			if ok && (best < 0 || d < best || d == best && records[r].outside() < records[found[i]].outside()) {
 				best, found[i] = d, r
 			}
 		}
@@ -116,15 +116,15 @@ func join(entries []Entry, records []Record) []int {
 	return found
 }
 
-// beside is the time that a request was not in the server: the less of it, the
+// outside is the time that a request was not in the server: the less of it, the
 // more there is to an entry that fits.
-func (r *Record) beside() int64 { return r.TotalNS - r.ServerNS }
+func (r *Record) outside() int64 { return r.TotalNS - r.ServerNS }
 
 // maxLooks bounds the comparisons of one join, to some hundredths of a second.
 // The entries that took least come last.
 const maxLooks = 5_000_000
 
-// maxStatements is how many statements are told apart in the sums.
+// maxStatements is how many statements are distinguished in the sums.
 const maxStatements = 32
 
 // Sum adds the entries, joined with the requests that were recorded at the
@@ -179,7 +179,7 @@ func Sum(log *observe.SlowLog, entries []Entry, records []Record) {
 
 const (
 	maxCallers = 4
-	// maxSeenCallers bounds how many are told apart while they are summed up.
+	// maxSeenCallers bounds how many are distinguished while they are summed up.
 	maxSeenCallers = 256
 )
 

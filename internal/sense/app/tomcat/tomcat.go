@@ -96,7 +96,7 @@ func (e element) setting(name, def, file string) observe.Setting {
 	return observe.Setting{Value: def, Default: true}
 }
 
-// Bounds of a server.xml, beside its budget.
+// Bounds of a server.xml, next to its budget.
 const (
 	maxConnectors = 64
 	maxAttributes = 64

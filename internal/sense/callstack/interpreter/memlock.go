@@ -13,7 +13,7 @@ import (
 // allowMemlock lets the library raise RLIMIT_MEMLOCK, on which it insists
 // whenever it makes a map. Since Linux 5.11 BPF needs no such limit
 // (d5299b67dd59), but where CAP_SYS_RESOURCE is missing, as in many containers,
-// the raise is refused and the library gives up. There the kernel is told to
+// the raise is refused and the library gives up. There the kernel is asked to
 // say of such a raise, in this process, that it was done. That lasts until the
 // process ends, and changes nothing else.
 func allowMemlock() error {

@@ -76,7 +76,7 @@ func multiplexed(t *testing.T, address string) *h2 {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("requests overlap, and none was told apart: %+v", s.recorder.Stats())
+			t.Fatalf("requests overlap, and none was distinguished: %+v", s.recorder.Stats())
 		}
 	}
 	s.records() // those of the attempts

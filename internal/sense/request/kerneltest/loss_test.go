@@ -88,7 +88,7 @@ func lostAnswer(t *testing.T) (problem string) {
 		}
 	}
 	if len(served) > 0 && len(called) > 0 && served[0].NetNS == called[0].NetNS {
-		t.Errorf("both ends are told to be in network namespace %d", served[0].NetNS)
+		t.Errorf("both ends are reported to be in network namespace %d", served[0].NetNS)
 	}
 	return problem
 }

@@ -81,7 +81,7 @@ export function tables(choose) {
   }
 
   // ownPage tells where the host's own page is, as text: it listens on loopback unless it
-  // was told otherwise.
+  // learned otherwise.
   function ownPage(r) {
     const at = `#/?from=${data.from}&to=${data.to}`, plain = /^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(r.host), addresses = r.addresses.filter((a) => /^[0-9A-Fa-f:.]+$/.test(a)).slice(0, 4), reach = plain ? r.host : addresses[0];
     return h("div", { class: "own" }, h("p", { class: "soft" }, [r.kernel && `Linux ${clean(r.kernel, 60)}`, r.cpus && plural(r.cpus, "CPU"), r.version && `slowray ${clean(r.version, 40)}`, r.addresses.map((a) => clean(a, 60)).slice(0, 8).join(", ")].filter(Boolean).join(" · ")),

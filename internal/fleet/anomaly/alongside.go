@@ -11,7 +11,7 @@ import (
 const hardly = 1e-4
 
 // drop takes away the components of which no endpoint is abnormal by itself, when there are
-// others: what is abnormal in the company of others is no cause beside theirs. Endpoints
+// others: what is abnormal in the company of others is no cause next to theirs. Endpoints
 // that lack requests are never so by themselves.
 func (x *Explanation) drop(anomalies []Anomaly) {
 	alarms := map[fleet.Key]bool{}

@@ -11,9 +11,9 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 )
 
-// teller says of one target what begins to go wrong, what still does, and what works
+// errorReporter says of one target what begins to go wrong, what still does, and what works
 // again: one line for each, however many attempts there are.
-type teller struct {
+type errorReporter struct {
 	title  string
 	advice func(error) string // what to do about an error; may be nil
 	say    func(string)
@@ -35,7 +35,7 @@ const hello = "hello"
 
 // fails says that an attempt failed: once until all is well again, where the error
 // may pass; otherwise once a minute.
-func (t *teller) fails(what string, err error) {
+func (t *errorReporter) fails(what string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.failed++
@@ -69,7 +69,7 @@ func (t *teller) fails(what string, err error) {
 
 // works says that an attempt was well: the first time, so that who has just set it up knows,
 // and when all are after some were not.
-func (t *teller) works(what string) {
+func (t *errorReporter) works(what string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, was := t.failing[what]; !was {
@@ -88,10 +88,10 @@ func (t *teller) works(what string) {
 }
 
 // note says something that is said once.
-func (t *teller) note(text string) { t.say(t.title + ": " + text) }
+func (t *errorReporter) note(text string) { t.say(t.title + ": " + text) }
 
 // failingFor is for how long nothing has gone on; 0 where it does.
-func (t *teller) failingFor() time.Duration {
+func (t *errorReporter) failingFor() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.failing) == 0 {
@@ -101,7 +101,7 @@ func (t *teller) failingFor() time.Duration {
 }
 
 // tell tells why nothing goes on, of whatever fails, and what failed last.
-func (t *teller) tell(x *Status) {
+func (t *errorReporter) tell(x *Status) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	x.Failures, x.LastError, x.LastAt = t.failed, t.last, t.lastAt

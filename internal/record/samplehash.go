@@ -8,27 +8,27 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 )
 
-// lotSpan is how long the lots of a connection's requests stay drawn, as a power
+// sampleSpan is how long the lots of a connection's requests stay drawn, as a power
 // of two in ns: 8.6 s. It is long next to the difference of two hosts' clocks, so
 // that they seldom see a request in different spans, and short next to the time
 // for which a figure is taken: where a few connections, opened and closed all the
 // time with the same ports, make all the requests, the same ones are not kept for
 // ever.
-const lotSpan = 33
+const sampleSpan = 33
 
-// lot is the number that decides whether a request is kept where one of several
-// is: those whose lot ends in zeros. It is the same at both ends of the
+// sampleHash is the number that decides whether a request is kept where one of several
+// is: those whose hash ends in zeros. It is the same at both ends of the
 // connection, as far as no address is translated on the way and both have seen the
 // connection from its beginning (Seq), so the end that keeps fewer keeps some of
 // those that the other end keeps, and they can be joined. It says nothing about
 // the request: what is kept is a fair sample.
-func lot(r *observe.Request) uint64 {
+func sampleHash(r *observe.Request) uint64 {
 	client, server := r.Peer, r.Local
 	if r.Side == observe.Called {
 		client, server = server, client
 	}
 	const a, b, c = 0xa0761d6478bd642f, 0xe7037ed1a0b428db, 0x8ebc6af09c88c6e3
-	h := mix(uint64(r.Seq)^a, uint64(r.StartNS)>>lotSpan^b)
+	h := mix(uint64(r.Seq)^a, uint64(r.StartNS)>>sampleSpan^b)
 	h = mixEnd(h, client)
 	h = mixEnd(h, server)
 	return mix(h^c, a)

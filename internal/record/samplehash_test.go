@@ -81,7 +81,7 @@ func TestSampleIsFair(t *testing.T) {
 			_, served := bothEnds(client, server, uint32(i+1), start.Add(time.Duration(i)*time.Millisecond), total)
 			n++
 			sum += float64(total)
-			if lot(served)&7 != 0 {
+			if sampleHash(served)&7 != 0 {
 				continue
 			}
 			kept++
@@ -138,7 +138,7 @@ func BenchmarkLot(b *testing.B) {
 	var sum uint64
 	for b.Loop() {
 		s.Seq++
-		sum += lot(s)
+		sum += sampleHash(s)
 	}
 	_ = sum
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/slowray/slowray/lab/sandbox"
 )
 
-// BesideRole is the role of the programs next to a service: what reads its log,
+// AlongsideRole is the role of the programs next to a service: what reads its log,
 // holds its lock, or is the mail host that it calls.
-const BesideRole = "beside"
+const AlongsideRole = "alongside"
 
-// besideSpec is one such program: the first field that is set says which.
-type besideSpec struct {
+// alongsideSpec is one such program: the first field that is set says which.
+type alongsideSpec struct {
 	Lock string        // a file whose lock it takes, over and over
 	Held time.Duration // … for so long
 	Free time.Duration // … and leaves it to others for so long; 0 = lockFree
@@ -54,16 +54,16 @@ type besideSpec struct {
 }
 
 // own gives the program of that name, and the environment it needs.
-func (s *starter) own(name string, spec besideSpec) (path string, env []string, err error) {
+func (s *starter) own(name string, spec alongsideSpec) (path string, env []string, err error) {
 	path = filepath.Join(s.box.Dir, name)
 	if err := os.Symlink(s.exe, path); err != nil && !os.IsExist(err) {
 		return "", nil, err
 	}
 	data, err := json.Marshal(spec)
-	return path, []string{sandbox.RoleEnv + "=" + BesideRole, appEnv + "=" + string(data), "GOMAXPROCS=1"}, err
+	return path, []string{sandbox.RoleEnv + "=" + AlongsideRole, appEnv + "=" + string(data), "GOMAXPROCS=1"}, err
 }
 
-func (s *starter) beside(side *sandbox.Side, name string, spec besideSpec) error {
+func (s *starter) alongside(side *sandbox.Side, name string, spec alongsideSpec) error {
 	path, env, err := s.own(name, spec)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (s *starter) soon(do func() error) {
 	})
 }
 
-func (b *besideSpec) serve() error {
+func (b *alongsideSpec) serve() error {
 	switch {
 	case b.Lock != "":
 		return b.holdLock()
@@ -115,7 +115,7 @@ func (b *besideSpec) serve() error {
 // lockFree is how long the lock is left to others.
 const lockFree = 20 * time.Millisecond
 
-func (b *besideSpec) holdLock() error {
+func (b *alongsideSpec) holdLock() error {
 	f, err := os.OpenFile(b.Lock, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func listenTCP(addr string, serve func(*net.TCPConn)) error {
 	}
 }
 
-func (b *besideSpec) greet() error {
+func (b *alongsideSpec) greet() error {
 	return listenTCP(b.Mail, func(conn *net.TCPConn) {
 		defer conn.Close()
 		if _, err := conn.Read(make([]byte, 256)); err == nil {
@@ -166,7 +166,7 @@ func (b *besideSpec) greet() error {
 // and not been read is soon too much.
 const collectorBuffer = 32 << 10
 
-func (b *besideSpec) collect() error {
+func (b *alongsideSpec) collect() error {
 	began := time.Now()
 	return listenTCP(b.Collect, func(conn *net.TCPConn) {
 		defer conn.Close()
@@ -185,7 +185,7 @@ func (b *besideSpec) collect() error {
 	})
 }
 
-func (b *besideSpec) leaveTimeWait() error {
+func (b *alongsideSpec) leaveTimeWait() error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (b *besideSpec) leaveTimeWait() error {
 }
 
 // takeLines reads datagrams, as the daemon of the system's log does.
-func (b *besideSpec) takeLines() error {
+func (b *alongsideSpec) takeLines() error {
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: b.Syslog, Net: "unixgram"})
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func (b *besideSpec) takeLines() error {
 }
 
 // startJobs is the daemon that starts programs at given times: now.
-func (b *besideSpec) startJobs() error {
+func (b *alongsideSpec) startJobs() error {
 	line := ""
 	for range b.Jobs {
 		line += b.Job + " & "
@@ -235,7 +235,7 @@ func (b *besideSpec) startJobs() error {
 }
 
 // showTerminal is the program behind a terminal, as a terminal server is.
-func (b *besideSpec) showTerminal() error {
+func (b *alongsideSpec) showTerminal() error {
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		return err
@@ -267,7 +267,7 @@ func (b *besideSpec) showTerminal() error {
 
 // readLog reads what a service logs. A reader that pauses takes all that the
 // pipe holds, and then nothing for a while.
-func (b *besideSpec) readLog() error {
+func (b *alongsideSpec) readLog() error {
 	const pipe = 64 << 10
 	buf := make([]byte, pipe)
 	for {

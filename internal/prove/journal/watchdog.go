@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guardianCommand is the first argument of a guardian.
-const guardianCommand = "guardian"
+// watchdogCommand is the first argument of a watchdog.
+const watchdogCommand = "guardian"
 
 const (
 	// maxSilence is how long the owner may say nothing while its changes are in
 	// place; with the time to undo them it stays below three seconds.
 	maxSilence = 2 * time.Second
-	// guardianTick is how often the guardian looks at the clock.
-	guardianTick = 100 * time.Millisecond
+	// watchdogTick is how often the watchdog looks at the clock.
+	watchdogTick = 100 * time.Millisecond
 	// aliveEvery is how often it tells the owner that it is there.
 	aliveEvery = 500 * time.Millisecond
 	// undoTries is how often it tries to undo what cannot be undone.
@@ -30,30 +30,30 @@ const (
 	undoPause = 200 * time.Millisecond
 )
 
-// firstFD is the first of the open files that a guardian inherits: its end of
+// firstFD is the first of the open files that a watchdog inherits: its end of
 // the socket, then the locks.
 const firstFD = 3
 
-// GuardianMain is the guardian, if this process was started as one: it does not
+// WatchdogMain is the watchdog, if this process was started as one: it does not
 // return then. Every program that opens a journal calls it first in main, also
-// tests in TestMain: the guardian is the program itself, started again, because
+// tests in TestMain: the watchdog is the program itself, started again, because
 // it needs the same Doers.
-func GuardianMain() {
-	if len(os.Args) < 2 || os.Args[1] != guardianCommand {
+func WatchdogMain() {
+	if len(os.Args) < 2 || os.Args[1] != watchdogCommand {
 		return
 	}
-	if err := guardianMain(os.Args[2:]); err != nil {
-		fmt.Fprintf(os.Stderr, "slowray: guardian: %v\n", err)
+	if err := watchdogMain(os.Args[2:]); err != nil {
+		fmt.Fprintf(os.Stderr, "slowray: watchdog: %v\n", err)
 		os.Exit(2)
 	}
 	os.Exit(0)
 }
 
-func guardianMain(args []string) error {
+func watchdogMain(args []string) error {
 	if len(args) != 3 {
 		return errors.New("is started by slowray itself, when it changes something")
 	}
-	// Whatever is meant for the owner must not end the guardian. Handlers, for
+	// Whatever is meant for the owner must not end the watchdog. Handlers, for
 	// ignored signals would stay ignored in the programs that it starts.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE,
 		syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -72,7 +72,7 @@ func guardianMain(args []string) error {
 		return errors.New("is started by slowray itself, when it changes something")
 	}
 	end.Close()
-	g := &guardian{wire: newWire(conn), asked: asked, inbox: make(chan message, 64)}
+	g := &watchdog{wire: newWire(conn), asked: asked, inbox: make(chan message, 64)}
 	if err := g.take(dir, id); err != nil {
 		g.wire.send(message{Op: opEnded, Text: err.Error()})
 		return err
@@ -80,20 +80,20 @@ func guardianMain(args []string) error {
 	return g.run()
 }
 
-// guardian keeps one lease.
-type guardian struct {
+// watchdog keeps one lease.
+type watchdog struct {
 	keeper
 	wire   *wire
 	asked  chan os.Signal // SIGTERM: `slowray undo`, or the host goes down
 	inbox  chan message   // from the owner; closed when it has gone
 	until  time.Time      // the end of the lease, by a clock that nobody sets
-	silent time.Duration  // since the owner's last word, as far as the guardian itself could run
+	silent time.Duration  // since the owner's last word, as far as the watchdog itself could run
 	done   bool
 }
 
 // keepOnly closes the files that the owner was given by others: whoever waits for
-// the end of one of its pipes must not wait for the guardian. Those from first to
-// last are kept, but not for programs that the guardian starts.
+// the end of one of its pipes must not wait for the watchdog. Those from first to
+// last are kept, but not for programs that the watchdog starts.
 func keepOnly(first, last int) {
 	for fd := first; fd <= last; fd++ {
 		syscall.CloseOnExec(fd)
@@ -111,8 +111,8 @@ func keepOnly(first, last int) {
 	}
 }
 
-// take makes the guardian the keeper of an entry.
-func (g *guardian) take(dir, id string) error {
+// take makes the watchdog the keeper of an entry.
+func (g *watchdog) take(dir, id string) error {
 	d, err := openDirectory(dir, false)
 	if err != nil {
 		return err
@@ -124,13 +124,13 @@ func (g *guardian) take(dir, id string) error {
 	if err != nil {
 		return fmt.Errorf("journal: entry %s: %w", id, err)
 	}
-	e.Guardian = self()
+	e.Watchdog = self()
 	g.until = time.Now().Add(time.Until(e.Until))
 	g.keeper = keeper{d, e, "guardian"}
 	return d.write(e)
 }
 
-func (g *guardian) run() error {
+func (g *watchdog) run() error {
 	go func() {
 		g.wire.receive(func(m message) { g.inbox <- m })
 		close(g.inbox)
@@ -143,7 +143,7 @@ func (g *guardian) run() error {
 			g.wire.send(message{Op: opAlive}) // an owner that is gone is seen by the reader
 		}
 	}()
-	tick := time.NewTicker(guardianTick)
+	tick := time.NewTicker(watchdogTick)
 	last := time.Now()
 	for !g.done {
 		select {
@@ -157,9 +157,9 @@ func (g *guardian) run() error {
 		case <-g.asked:
 			g.end("asked to, by slowray undo or SIGTERM")
 		case now := <-tick.C:
-			// A guardian that could not run itself, on a host without CPU to spare or
+			// A watchdog that could not run itself, on a host without CPU to spare or
 			// stopped, has not been listening either.
-			g.silent += min(now.Sub(last), 3*guardianTick)
+			g.silent += min(now.Sub(last), 3*watchdogTick)
 			last = now
 			switch {
 			case g.e.State != Kept && now.After(g.until):
@@ -173,7 +173,7 @@ func (g *guardian) run() error {
 }
 
 // obey does what the owner asks for.
-func (g *guardian) obey(m message) {
+func (g *watchdog) obey(m message) {
 	answer := message{Op: opAnswer, N: m.N}
 	var err error
 	switch m.Op {
@@ -213,7 +213,7 @@ func (g *guardian) obey(m message) {
 }
 
 // end ends the lease, whatever the owner wants.
-func (g *guardian) end(why string) {
+func (g *watchdog) end(why string) {
 	var outcomes []Outcome
 	switch g.e.State {
 	case Applied, Failed:
@@ -229,7 +229,7 @@ func (g *guardian) end(why string) {
 }
 
 // putBack undoes, more than once if it has to.
-func (g *guardian) putBack(why string) []Outcome {
+func (g *watchdog) putBack(why string) []Outcome {
 	outcomes := g.undo(why)
 	for range undoTries - 1 {
 		if g.e.State != Failed {
@@ -242,8 +242,8 @@ func (g *guardian) putBack(why string) []Outcome {
 	return outcomes
 }
 
-// finish is the end of the guardian: the entry is closed when nothing of it is left.
-func (g *guardian) finish() error {
+// finish is the end of the watchdog: the entry is closed when nothing of it is left.
+func (g *watchdog) finish() error {
 	g.done = true
 	if g.e.Open() {
 		return nil

@@ -35,7 +35,7 @@ func sideBySide(ctx context.Context, trials ...*trial) (samples []Sample, err er
 			serving.Wait()
 			return ctx.Err()
 		}
-		t.beside = func() (inits []int) {
+		t.alongside = func() (inits []int) {
 			for _, box := range boxes {
 				inits = append(inits, box.PID())
 			}
@@ -64,7 +64,7 @@ func (r *runner) twinned(faults []incident.Fault) bool {
 
 // withTwin runs a trial, and next to it the same without any fault, at another
 // port.
-func (t *trial) withTwin(ctx context.Context) (planted, without Sample, err error) {
+func (t *trial) withTwin(ctx context.Context) (injected, without Sample, err error) {
 	twin := *t.runner
 	for n := uint64(1); twin.plan.FrontPort == t.plan.FrontPort; n++ {
 		twin.plan = server.NewPlan(rand.New(rand.NewPCG(uint64(t.opt.Seed), n)))
