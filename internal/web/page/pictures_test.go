@@ -2,10 +2,13 @@ package page_test
 
 import (
 	"fmt"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
 
@@ -36,4 +39,19 @@ func TestPicturesOfDocs(t *testing.T) {
 	b.goTo("#/?theme=dark&ep="+"served%7C4026531840%7C192.0.2.10%7C443%7Cnginx", "timeline")
 	b.do(chromedp.Evaluate(`scrollTo(0, document.querySelector(".title").offsetTop - 60)`, nil))
 	b.look("phone")
+}
+
+// TestPictureOfRecording makes the picture of a real recording, of which slowray page
+// serves the page at SLOWRAY_PAGE (script/pictures.sh).
+func TestPictureOfRecording(t *testing.T) {
+	page, err := url.Parse(os.Getenv("SLOWRAY_PAGE"))
+	if err != nil || page.Host == "" || os.Getenv("SLOWRAY_PICTURES") == "" {
+		t.Skip("makes a picture of SLOWRAY_PAGE where SLOWRAY_PICTURES says")
+	}
+	b := open(t, 1360, 1230, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(page) }})
+	var key string
+	b.do(chromedp.Evaluate(`fetch("/api/endpoints").then(r => r.json()).then(r => r.endpoints.find(e => e.side === "served" && e.process.comm === "booking-app").key)`, &key,
+		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	b.goTo("#/?theme=light&ep="+url.QueryEscape(key), "timeline")
+	b.picture("page-six-phases.png")
 }
