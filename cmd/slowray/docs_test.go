@@ -434,7 +434,7 @@ func TestCommandsOfDocs(t *testing.T) {
 	}
 	t.Logf("%d commands in docs: all parsed; of %d different ones that are quick %d were run, %d need root and time; only parsed: %v", len(commands), len(runs), ran, needRoot, parsedOnly)
 	if needRoot > 0 {
-		t.Logf("SKIPPED: %d commands of docs look at this host: NOT run without root, or with -short", needRoot)
+		t.Logf("SKIP: %d commands of docs look at this host: NOT run without root, or with -short", needRoot)
 	}
 	if len(commands) < 200 || len(runs) < 15 {
 		t.Errorf("only %d commands, %d to run: are they still found?", len(commands), len(runs))
