@@ -40,6 +40,35 @@ func TestCarryOver(t *testing.T) {
 	}
 }
 
+// TestProgressSaysHowLong: what is said to be left comes true, and is said before all
+// that takes longer than a block.
+func TestProgressSaysHowLong(t *testing.T) {
+	w := newWorld(1, "calm")
+	w.effect = 5
+	opt := Options{Blocks: 4, Length: 2 * time.Second}
+	begin := w.now
+	var steps []Step
+	var at []float64
+	opt.Progress = func(s Step) { steps, at = append(steps, s), append(at, w.now-begin) }
+	r, err := Run(t.Context(), w, w, opt)
+	if err != nil || r.Rounds != 1 {
+		t.Fatal(r.Rounds, err)
+	}
+	took := w.now - begin
+	if first := steps[0]; !first.Settling || first.Phase != phaseBefore || first.Left != opt.Shortest() || opt.Shortest() != 30*time.Second {
+		t.Errorf("first %+v, shortest %s", first, opt.Shortest())
+	}
+	if last := steps[len(steps)-1]; last.Phase != phaseAfter || last.Block != 4 || last.Left != 0 {
+		t.Errorf("last %+v", last)
+	}
+	for i, s := range steps {
+		// Settling may take longer, never shorter than two readings.
+		if left := took - at[i]; s.Left.Seconds() > left+0.1 || i > 0 && at[i]-at[i-1] > 10 {
+			t.Errorf("at %.1f s %.1f s are left: %+v", at[i], left, s)
+		}
+	}
+}
+
 // TestHarm breaks the service with the change: it is undone within two seconds.
 func TestHarm(t *testing.T) {
 	for _, after := range []float64{0.4, 5} {

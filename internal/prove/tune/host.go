@@ -28,8 +28,8 @@ type Host struct {
 	Journal *journal.Journal
 	Why     string // the command, for the journal
 	Block   time.Duration
-	// Say, when set, is told how far an experiment is.
-	Say func(string)
+	// Progress, when set, is told how far an experiment is.
+	Progress func(experiment.Step)
 
 	kept []string // entries of the journal, in order
 }
@@ -174,11 +174,7 @@ func (l *leased) Run(ctx context.Context) (Outcome, error) {
 		Beat: func(harm bool) {
 			l.Lease.Beat(journal.Health{Worse: harm, Why: "far fewer good responses, or far more errors, than before"})
 		},
-		Progress: func(s experiment.Step) {
-			if h.Say != nil && s.Block == s.Of && s.Last != nil {
-				h.Say(fmt.Sprintf("  %s: %s good responses/s", s.Phase, rate(float64(s.Last.Good)/max(s.Last.Seconds, 1e-9))))
-			}
-		},
+		Progress: h.Progress,
 	})
 	o := outcome(&result, began, proof.TurnedAway(l.cause))
 	if left := result.NotUndone(); left != nil {
