@@ -40,11 +40,14 @@ const partsHelp = `A request's time is split into parts that add up to its total
   accept_wait  connection complete, not yet accepted
   upload       first to last byte of the request
   recv_wait    the request is in the socket, not yet read (called: the answer)
-  server       read, no byte of the answer yet (called: the other end's time)
+  server       read, no byte of the answer yet (called: the other end's time); of it
+               cpu on a CPU, runq on the run queue, throttled by the CPU quota, lock,
+               disk, pipe, net a socket that is no call, sleep, other, call waits for
+               another service, handoff passed on to a thread that was not followed
   stall        a pause between bytes of the answer: the application's time
   send_wait    bytes of the answer wait for a window, a buffer, or Nagle
   network      on its way
-  retrans      added by sending again what was lost
+  retrans      added by retransmissions
   unaccounted  known to have passed, not with what
   ack_delay    acknowledged late: nobody waited, not part of the total
 

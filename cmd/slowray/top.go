@@ -13,7 +13,7 @@ import (
 )
 
 type topCmd struct {
-	Port       []int         `placeholder:"N" sep:"," help:"Only requests answered at this TCP port, here or elsewhere; may be repeated."`
+	Port       []int         `placeholder:"N" sep:"," help:"Only the service at this TCP port, here or elsewhere, and what it calls; may be repeated."`
 	PID        *int          `name:"pid" placeholder:"N" help:"Only what this process, its master or their workers answer or call."`
 	Side       *string       `placeholder:"SIDE" complete:"sides" help:"Only served: answered on this host; only called: sent from this host."`
 	Labels     bool          `help:"Also keep what was asked for: method and path, statement or command."`
@@ -72,9 +72,14 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 		}
 		opt.PID = names.Family(*c.PID, now)
 	}
-	side, _ := sideNamed(c.Side)
+	opt.Ports = c.Port
+	opt.Side, _ = sideNamed(c.Side)
+	recorded := opt.Side
+	if len(c.Port) > 0 {
+		recorded = 0 // who answers at a port tells whose calls belong to it
+	}
 	watch.Hurry()
-	stream, err := request.StartStream(request.Options{Ports: c.Port, Side: side, Labels: c.Labels, Split: true, Budget: c.share()})
+	stream, err := request.StartStream(request.Options{Side: recorded, Labels: c.Labels, Split: true, Budget: c.share()})
 	if err != nil {
 		return err
 	}

@@ -128,21 +128,16 @@ func shares(ledger map[string]diagnose.LedgerUS) map[string]float64 {
 	return finest(out)
 }
 
-// finest leaves the server's time out where its parts are known, and names
-// them by their last word.
+// finest leaves the server's time out where its parts are known.
 func finest(share map[string]float64) map[string]float64 {
-	whole := observe.Server.String()
 	out := map[string]float64{}
+	split := false
 	for name, part := range share {
-		if rest, ok := strings.CutPrefix(name, whole+"."); ok {
-			out["server "+rest[strings.LastIndexByte(rest, '.')+1:]] = part
-		}
+		out[observe.PartName(name)] = part
+		split = split || observe.PartName(name) != name
 	}
-	split := len(out) > 0
-	for name, part := range share {
-		if !strings.HasPrefix(name, whole+".") && !(split && name == whole) {
-			out[name] = part
-		}
+	if split {
+		delete(out, observe.Server.String())
 	}
 	return out
 }

@@ -92,13 +92,13 @@ func (s *seen) originFacts(c *Cause, f *figures) {
 	for part := range observe.AckDelay {
 		of := func(v *servicemap.View) int64 { return v.PartsUS[part] }
 		if o.Part == part.String() {
-			add("of it "+part.String(), per(&f.since, of), per(&f.before, of), "us")
+			add("of it "+observe.PartName(part.String()), per(&f.since, of), per(&f.before, of), "us")
 		}
 	}
 	for part := range observe.NumServerParts {
 		of := func(v *servicemap.View) int64 { return v.SplitUS[part] }
 		if o.Part == part.String() {
-			add("of it "+part.String(), per(&f.since, of), per(&f.before, of), "us")
+			add("of it "+observe.PartName(part.String()), per(&f.since, of), per(&f.before, of), "us")
 		}
 	}
 	if f.since.Errors > 0 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
 )
 
@@ -199,7 +200,7 @@ func (e Endpoint) text() string {
 	}
 	text += ": " + wrongText(e.Signal, e.Unit, e.Value, e.Expected)
 	if e.Unit == "us" && e.Part != "" {
-		text += ", most of it " + e.Part
+		text += ", most of it " + observe.PartName(e.Part)
 	}
 	if e.Network {
 		text += ", on the way"
