@@ -14,6 +14,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/container"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/request"
+	"github.com/slowray/slowray/internal/shell"
 	"github.com/slowray/slowray/internal/watch"
 )
 
@@ -165,9 +166,11 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	side, _ := sideNamed(c.Side)
 	peer, _ := c.peer()
 	watch.Hurry() // on a busy host the rings would run full
-	recorder, err := request.Start(request.Options{
-		Ports: c.Port, Side: side, Slow: value(c.Slow), Labels: c.Labels, Connections: c.Format == formatTCPRT, Budget: c.share(), Split: c.Format != formatTCPRT,
-	})
+	opt := request.Options{Slow: value(c.Slow), Labels: c.Labels, Connections: c.Format == formatTCPRT, Budget: c.share(), Split: c.Format != formatTCPRT}
+	if !opt.Split {
+		opt.Ports, opt.Side = c.Port, side // with a split, what waits for a call needs the call recorded too
+	}
+	recorder, err := request.Start(opt)
 	if err != nil {
 		return err
 	}
@@ -180,7 +183,7 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 		format:    requestFormats[c.Format],
 		style:     terminalStyle(s.out),
 		processOf: processOf(names),
-		peer:      peer, slow: value(c.Slow), limit: value(c.Limit), gone: readerGone(s.out),
+		ports:     c.Port, side: side, peer: peer, slow: value(c.Slow), limit: value(c.Limit), gone: readerGone(s.out),
 	}
 	if c.PID != nil {
 		family := names.Family(*c.PID, now)
@@ -201,9 +204,28 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	// other and must not look like a crash.
 	signal.Ignore(syscall.SIGPIPE)
 	fmt.Fprintln(s.err, "slowray: recording requests"+untilText(c.For))
+	began := time.Now()
+	if c.Format == formatText {
+		stream.table = request.NewTable(began)
+		stream.table.Master = names.Master
+	}
 	err = stream.run(ctx)
+	if err == nil {
+		err = stream.summary(began, time.Now(), c.why())
+	}
 	c.tellLosses(s, src.Stats())
 	return err
+}
+
+// why is the command that says what the requests wait for.
+func (c *requestsCmd) why() shell.Command {
+	switch {
+	case len(c.Port) == 1:
+		return shell.Line("slowray why --port %s", c.Port[0])
+	case c.PID != nil:
+		return shell.Line("slowray why --pid %s", *c.PID)
+	}
+	return shell.Line("slowray why")
 }
 
 func untilText(window *time.Duration) string {

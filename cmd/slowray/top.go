@@ -74,12 +74,10 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 	}
 	opt.Ports = c.Port
 	opt.Side, _ = sideNamed(c.Side)
-	recorded := opt.Side
-	if len(c.Port) > 0 {
-		recorded = 0 // who answers at a port tells whose calls belong to it
-	}
 	watch.Hurry()
-	stream, err := request.StartStream(request.Options{Side: recorded, Labels: c.Labels, Split: true, Budget: c.share()})
+	// All are recorded: a request that waits for a call is split so only where the call is
+	// recorded too, and who answers at a port tells whose calls belong to it.
+	stream, err := request.StartStream(request.Options{Labels: c.Labels, Split: true, Budget: c.share()})
 	if err != nil {
 		return err
 	}

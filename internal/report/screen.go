@@ -326,10 +326,17 @@ func (p *printer) cut(text string, indent int) string {
 
 // shortAccount says how much of what requests lost the causes explain.
 func (p *printer) shortAccount(r *diagnose.Report) {
-	if a := &r.Account; a.Lost > 0 {
-		p.line("Requests lost %s in this window; the causes above explain %s of it.", figure.Seconds(a.Lost), figure.Percent(a.Explained/a.Lost))
-		p.line("")
+	a := &r.Account
+	if a.Lost <= 0 {
+		return
 	}
+	lost, explained := figure.Seconds(a.Lost), figure.Percent(a.Explained/a.Lost)
+	if p.narrow() {
+		p.line("The causes explain %s of %s that requests lost.", explained, lost)
+	} else {
+		p.line("Requests lost %s in this window; the causes above explain %s of it.", lost, explained)
+	}
+	p.line("")
 }
 
 // shortChanges names what was changed last.
