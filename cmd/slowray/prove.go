@@ -105,6 +105,7 @@ func (c *proveCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return err
 	}
+	doc.Takes = measuringText(c.options(), load)
 	if !c.Apply || ctx.Err() != nil {
 		return c.print(doc, s)
 	}
@@ -274,7 +275,7 @@ func (c *proveCmd) meter(doc *proof.Document, load *loadgen.Command) (experiment
 
 // print writes the document.
 func (c *proveCmd) print(doc *proof.Document, s *streams) error {
-	write := doc.Text
+	write := func(w io.Writer) error { return doc.Text(w, textColumns(w)) }
 	if c.JSON {
 		write = doc.JSON
 	}

@@ -240,6 +240,15 @@ func printReport(r *diagnose.Report, asJSON, all bool, s *streams) error {
 	return nil
 }
 
+// textColumns is how wide text for people is: as the terminal, within reason.
+func textColumns(w io.Writer) int {
+	columns, ok := commandline.TerminalColumns(w)
+	if !ok || columns <= 0 {
+		return 100
+	}
+	return min(columns, 140)
+}
+
 // terminalStyle is colour and width for a terminal, plain text otherwise.
 func terminalStyle(w io.Writer) report.Style {
 	columns, ok := commandline.TerminalColumns(w)

@@ -134,8 +134,9 @@ func (p *printer) waitHead(o *observe.Waits) {
 	case o.Process.Unit != "":
 		where = ", " + o.Process.Unit
 	}
-	p.line("%s (pid %d%s): %s, looked at twice within %s\n",
-		printable.Text(o.Process.Comm), o.Process.PID, printable.Text(where), what, figure.Seconds(float64(o.WindowNS)/1e9))
+	p.wrapped("", 0, printable.Text(fmt.Sprintf("%s (pid %d%s): %s, looked at twice within %s",
+		o.Process.Comm, o.Process.PID, where, what, figure.Seconds(float64(o.WindowNS)/1e9))))
+	p.line("")
 }
 
 // chain tells one chain, in full unless it comes to a thread from which another

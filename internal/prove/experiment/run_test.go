@@ -364,11 +364,11 @@ func TestTrade(t *testing.T) {
 		want           Verdict
 		why            string
 	}{
-		"many more, slower":  {[2]float64{100, 5000}, [2]float64{1e6, 3e6}, [2]float64{1e9, 1e9}, Proved, "median time went from 1.01 ms to 3.03 ms (worse)"},
+		"many more, slower":  {[2]float64{100, 5000}, [2]float64{1e6, 3e6}, [2]float64{1e9, 1e9}, Proved, "p50 went from 1.01 ms to 3.03 ms (worse)"},
 		"a few more, slower": {[2]float64{4000, 5000}, [2]float64{1e6, 5e6}, [2]float64{1e9, 1e9}, Undecided, "it is a trade"},
 		"fewer, faster":      {[2]float64{5000, 500}, [2]float64{3e6, 1e6}, [2]float64{1e9, 1e9}, Worse, "good responses went from"},
 		// As measured on an accept queue of 5 under 60 clients.
-		"no more seconds":     {[2]float64{2035, 2094}, [2]float64{2.1e6, 26.8e6}, [2]float64{1.05e9, 58.5e6}, Proved, "99th percentile went from 1.05 s to 58.5 ms"},
+		"no more seconds":     {[2]float64{2035, 2094}, [2]float64{2.1e6, 26.8e6}, [2]float64{1.05e9, 58.5e6}, Proved, "p99 went from 1.05 s to 58.5 ms"},
 		"as much lost as won": {[2]float64{2035, 2094}, [2]float64{2.1e6, 26.8e6}, [2]float64{105e6, 20e6}, Undecided, "it is a trade"},
 	} {
 		v, why, _ := conclude(judged(threeRounds(c.good, c.p50, c.p99, [2]uint64{}), nil, false), false)
