@@ -81,8 +81,11 @@ func (c *proveCmd) Run(ctx context.Context, s *streams) error {
 		}
 		load = &parsed
 	}
-	if err := diagnose.Provable(cause.ID(c.Cause)); err != nil {
-		return err // before the look: it takes a while
+	switch err := diagnose.Provable(cause.ID(c.Cause)); { // before the look: it takes a while
+	case errors.Is(err, diagnose.ErrNoCause):
+		return noSuchCause(c.Cause)
+	case err != nil:
+		return err
 	}
 	quiet := s
 	if c.JSON {
@@ -99,6 +102,9 @@ func (c *proveCmd) Run(ctx context.Context, s *streams) error {
 	changes, finding, err := diagnose.Plan(judging, o, cause.ID(c.Cause), diagnose.Live)
 	cancel()
 	if err != nil {
+		if os.Geteuid() != 0 {
+			err = fmt.Errorf("%w (run it as root: others see little of what there is)", err)
+		}
 		return err
 	}
 	doc, err := c.document(o, changes, finding)

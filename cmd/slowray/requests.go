@@ -203,7 +203,11 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	// Whoever reads the lines may leave, as head does: that is an end like any
 	// other and must not look like a crash.
 	signal.Ignore(syscall.SIGPIPE)
-	fmt.Fprintln(s.err, "slowray: recording requests"+untilText(c.For))
+	slow := ""
+	if c.Slow != nil {
+		slow = fmt.Sprintf(" that take at least %s", *c.Slow)
+	}
+	fmt.Fprintln(s.err, "slowray: recording requests"+slow+untilText(c.For))
 	began := time.Now()
 	if c.Format == formatText {
 		stream.table = request.NewTable(began)

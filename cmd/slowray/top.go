@@ -84,8 +84,7 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 	defer stream.Close()
 	names.Gone = stream.Caller
 	_, in := commandline.TerminalColumns(os.Stdin)
-	_, out := commandline.TerminalColumns(s.out)
-	if !c.Once && in && out {
+	if !c.Once && in && commandline.Redraws(s.out) {
 		if err := top.Live(ctx, stream, opt, os.Stdin, s.out); err != nil {
 			return fmt.Errorf("top: %w", err)
 		}

@@ -104,7 +104,7 @@ func Undecided(r *diagnose.Report) bool {
 
 // asRoot says what to do where rights are missing.
 func asRoot(r *diagnose.Report) string {
-	if slices.ContainsFunc(r.NotChecked, func(e diagnose.Excluded) bool { return strings.Contains(e.Because, "not permitted") }) {
+	if r.NotPermitted() {
 		return " (run as root)"
 	}
 	return ""
