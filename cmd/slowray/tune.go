@@ -177,11 +177,11 @@ func (c *tuneCmd) report(r *tune.Report, s *streams) error {
 			return err
 		}
 	}
-	write := tune.Text
+	write := func() error { return tune.Text(s.out, r, textColumns(s.out)) }
 	if c.JSON {
-		write = tune.WriteJSON
+		write = func() error { return tune.WriteJSON(s.out, r) }
 	}
-	if err := write(s.out, r); err != nil {
+	if err := write(); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	switch r.Ending {

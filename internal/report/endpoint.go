@@ -63,7 +63,7 @@ func (p *printer) connections(served []diagnose.Endpoint) {
 			comm, pid = printable.Text(e.Process.Comm), fmt.Sprint(e.Process.PID)
 		}
 		if p.narrow() {
-			p.line("  %-22s %10d %9s", shorten(fmt.Sprintf("%s :%d", comm, e.Port), 22), e.Opened, rate(e.RPS))
+			p.line("  %-22s %10d %9s", printable.Cut(fmt.Sprintf("%s :%d", comm, e.Port), 22), e.Opened, rate(e.RPS))
 			continue
 		}
 		p.line("  %-22s %-16s %8s %10d %9s %9s", joinHostPort(e.Addr, e.Port), comm, pid, e.Opened, rate(e.RPS), rate(e.GoodRPS))
@@ -116,15 +116,15 @@ func (p *printer) requests(title, who string, list []diagnose.Endpoint, most int
 			if e.Side == observe.Served.String() && comm != "?" {
 				address = fmt.Sprintf("%s :%d", comm, e.Port)
 			}
-			row := fmt.Sprintf(narrowColumns, "  "+shorten(address, addressWidth), wholeRate(e.RPS), p99, topParts(shares(e.Ledger), p.Width-narrowWidth))
-			p.line("%s", strings.TrimRight(shorten(row, p.Width), " "))
+			row := fmt.Sprintf(narrowColumns, "  "+printable.Cut(address, addressWidth), wholeRate(e.RPS), p99, topParts(shares(e.Ledger), p.Width-narrowWidth))
+			p.line("%s", strings.TrimRight(printable.Cut(row, p.Width), " "))
 			continue
 		}
 		if len(address) > addressWidth { // IPv6
 			p.line("  %s", address)
 			address = ""
 		}
-		row := fmt.Sprintf(requestColumns, "  "+address, shorten(comm, processWidth), wholeRate(e.RPS), wholeRate(e.GoodRPS), p50, p99,
+		row := fmt.Sprintf(requestColumns, "  "+address, printable.Cut(comm, processWidth), wholeRate(e.RPS), wholeRate(e.GoodRPS), p50, p99,
 			topParts(shares(e.Ledger), p.Width-tableWidth))
 		p.line("%s", strings.TrimRight(row, " "))
 		if note := endpointNote(e); note != "" && (p.All || i == 0 || e.Unanswered+e.Unfinished > 0) {
@@ -254,14 +254,6 @@ func wholeRate(f *float64) string {
 		return rate(f)
 	}
 	return strconv.FormatFloat(*f, 'f', 0, 64)
-}
-
-// shorten cuts text to so many characters.
-func shorten(text string, most int) string {
-	if r := []rune(text); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return text
 }
 
 // duration writes µs with three significant digits.

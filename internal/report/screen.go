@@ -311,7 +311,7 @@ func (p *printer) listed(label string, lines []string) {
 // firstLines are the first lines of a text that has room next to a label; the last one ends
 // with … where more follows.
 func (p *printer) firstLines(text string, most int) []string {
-	lines := wrap(printable.Text(text), max(p.Width-labelWidth, 20))
+	lines := printable.Wrap(printable.Text(text), max(p.Width-labelWidth, 20))
 	if len(lines) > most {
 		lines = lines[:most]
 		lines[most-1] = p.cut(lines[most-1]+" …", labelWidth)
@@ -321,7 +321,7 @@ func (p *printer) firstLines(text string, most int) []string {
 
 // cut makes text fit for one line on which indent columns are taken.
 func (p *printer) cut(text string, indent int) string {
-	return shorten(printable.Text(text), max(p.Width-indent, 20))
+	return printable.Cut(printable.Text(text), max(p.Width-indent, 20))
 }
 
 // shortAccount says how much of what requests lost the causes explain.

@@ -224,7 +224,7 @@ func callersText(h *observe.WaitHop) string {
 
 // wrappedIn prints a heading over several lines in one colour.
 func (p *printer) wrappedIn(c color, text string) {
-	for i, l := range wrap(text, max(p.Width-3, 20)) {
+	for i, l := range printable.Wrap(text, max(p.Width-3, 20)) {
 		if i > 0 {
 			l = "   " + l
 		}

@@ -76,11 +76,7 @@ func (p *printer) verdict(r *Report) {
 	case !r.well():
 		word, text = "UNKNOWN", "nothing could be judged in full: see what was not checked"
 	}
-	line := []rune(printable.Text(word + "  " + text))
-	if len(line) > p.width {
-		line = append(line[:p.width-1], '…')
-	}
-	p.write(string(line))
+	p.write(printable.Cut(printable.Text(word+"  "+text), p.width))
 }
 
 // Text writes the report for a person, in so many columns: the verdict first, and again

@@ -28,7 +28,7 @@ func (p *printer) line(format string, args ...any) {
 // field prints a name and a text, broken into lines.
 func (p *printer) field(name, text string) {
 	const indent = 12
-	for _, line := range broken(text, p.width-indent) {
+	for _, line := range printable.Wrap(printable.Text(text), p.width-indent) {
 		p.line("  %-*s%s", indent-2, name, line)
 		name = ""
 	}
@@ -36,28 +36,9 @@ func (p *printer) field(name, text string) {
 
 // paragraph prints a text, broken into lines.
 func (p *printer) paragraph(text string) {
-	for _, line := range broken(text, p.width) {
+	for _, line := range printable.Wrap(printable.Text(text), p.width) {
 		p.line("%s", line)
 	}
-}
-
-// broken is a text in lines of so many columns; a figure stays with its %.
-func broken(text string, width int) (lines []string) {
-	line, n := "", 0
-	for word := range strings.FieldsSeq(printable.Text(text)) {
-		k := utf8.RuneCountInString(word)
-		if n > 0 && n+1+k > width && word != "%" {
-			lines = append(lines, line)
-			line, n = "", 0
-		}
-		if n > 0 {
-			line += " "
-			n++
-		}
-		line += word
-		n += k
-	}
-	return append(lines, line)
 }
 
 // Text writes the document for a person, in so many columns: the verdict first, and again
@@ -105,11 +86,7 @@ func (p *printer) verdict(d *Document) {
 	if d.Service.Port != 0 {
 		who += fmt.Sprintf(" on %s :%d", d.comm(), d.Service.Port)
 	}
-	line := []rune(printable.Text(fmt.Sprintf("%s  %s: %s", word, who, text)))
-	if len(line) > p.width {
-		line = append(line[:p.width-1], '…')
-	}
-	p.line("%s", string(line))
+	p.line("%s", printable.Cut(printable.Text(fmt.Sprintf("%s  %s: %s", word, who, text)), p.width))
 }
 
 // comm is the name of the service's process, "port" where it is not known.
