@@ -132,13 +132,13 @@ func (p *printer) verdict(r *Report) {
 	case Failed, Interrupted:
 		word = "UNKNOWN"
 	}
-	text := clean(r.Service)
+	text := r.Text
 	if gain := r.gain(); gain != "" {
-		text += "  " + gain
-	} else {
-		text += "  " + clean(r.Text)
+		text = gain
+	} else if r.Ending == DryRun && len(r.Steps) > 0 {
+		text = r.Steps[0].causes() + " would be tried first (--apply)"
 	}
-	p.line("%s", printable.Cut(word+"  "+text, p.width))
+	p.line("%s", printable.Cut(clean(word+"  "+r.Service+"  "+text), p.width))
 }
 
 func (p *printer) table(r *Report) {
