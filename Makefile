@@ -1,18 +1,4 @@
-# make run    build slowray and look at this host
-# make build  slowray and slowray-lab, which is slowray lab
-# make demo   plant an incident in private network namespaces and let slowray find it
-# make fleet-demo   many hosts on one machine: what is slow, and where it comes from
-# make test   the tests, with a sample of incidents and those that depend on what changed
-#   since LAB_SINCE (a revision); make test-fast: those that take little time
-# make test-all   every test: all incidents, kernels, a fresh machine, and what slowray costs
-# make docs   write docs/causes anew, from the declarations of the causes
-# make scoreboard   docs/scoreboard.md and the table of confidence, from RESULTS, which
-#   slowray lab bench --out wrote
-# make test-incidents   every incident of the lab, each alone
-# make deb    a Debian package, in bin
-# make test-fresh   make run, test-fast and demo on a fresh Debian 12, in a root directory
-#   of its own
-# make test-kernels   the BPF programs on Debian's kernels from 5.10 on, in QEMU
+# make help lists the targets: those with a ## comment.
 
 # .toolchain is there where the first Go on PATH is none that can build this: a link to
 # the one that script/setup.sh has found or downloaded.
@@ -25,9 +11,13 @@ BUILT = $(if $(VERSION),-X main.built=$(VERSION))
 
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 
-.PHONY: run demo fleet-demo scoreboard build deb generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
+.PHONY: help run demo fleet-demo scoreboard build deb generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
 
-build: bin/slowray bin/slowray-lab
+build: bin/slowray bin/slowray-lab  ## build slowray and slowray-lab, which is slowray lab
+
+# The list is in the order of this file.
+help: ## list the targets
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 # Not with -trimpath: then all would be compiled once more for the tests.
 bin/slowray bin/slowray-lab: go.mod $(GO_FILES) $(wildcard internal/bpf/*.o)
@@ -35,87 +25,84 @@ bin/slowray bin/slowray-lab: go.mod $(GO_FILES) $(wildcard internal/bpf/*.o)
 	@script/build.sh $@ -ldflags '$(BUILT)' ./cmd/$(@F)
 
 # Exit status 1 means that slowray found something: that is an answer.
-run: bin/slowray
+run: bin/slowray  ## build slowray and look at this host
 	@bin/slowray why || [ $$? -eq 1 ]
 	@echo 'To record all the time, and look at it in a browser: sudo bin/slowray record, then http://127.0.0.1:7788/'
 
-demo: build
+demo: build  ## inject an incident in private network namespaces and let slowray find it
 	@script/setup.sh demo
 	@bin/slowray lab demo nginx-throughput
 
-fleet-demo: build
+fleet-demo: build  ## many hosts on one machine: what is slow, and where it comes from
 	@script/setup.sh fleet-demo
 	@go run ./lab/fleetdemo -slowray bin/slowray
 
 RESULTS ?= docs/scoreboard.jsonl
 
-scoreboard:
+scoreboard:  ## write docs/scoreboard.md and the table of confidence from RESULTS (slowray lab bench --out)
 	@script/setup.sh go
 	@go run ./cmd/slowray-lab bench --results $(RESULTS) --board docs/scoreboard.md --fit internal/diagnose/confidence_table.go
 
 # Without symbols, which only slowray itself would read, and without the trace pages of
 # gRPC: they use text/template, for which the linker keeps every method of every type.
-deb: go.mod
+deb: go.mod  ## build a Debian package, in bin
 	@script/setup.sh go
 	@for program in slowray slowray-lab; do \
 		script/build.sh bin/package/$$program -trimpath -tags grpcnotrace -ldflags '-s -w $(BUILT)' ./cmd/$$program || exit; \
 	done
 	@VERSION='$(VERSION)' packaging/deb bin/package/slowray bin
 
-generate:
+generate:  ## compile the BPF programs, whose objects are committed
 	@script/setup.sh go generate
 	go generate ./internal/bpf ./lab/drop
 
-# The pages of the causes, from their declarations.
-docs:
+docs:  ## write docs/causes, from the declarations of the causes
 	@script/setup.sh go
 	go generate ./internal/catalogue
 
-# The committed objects must be what the sources compile to.
-check-generated: generate
+check-generated: generate  ## fail where the committed objects are not what the sources compile to
 	git diff --exit-code -- internal/bpf lab/drop
 
-check:
+check:  ## gofmt, go vet, staticcheck
 	@test -z "$$(gofmt -l $(GO_FILES))" || { gofmt -l $(GO_FILES); echo 'not gofmted'; exit 1; }
 	go vet ./...
 	go tool staticcheck ./...
 
-test: build check check-generated
+test: build check check-generated  ## the tests, with a sample of incidents and those that depend on changes since LAB_SINCE
 	@script/setup.sh test lab
 	script/test.sh
 
-test-all: build check check-generated
+test-all: build check check-generated  ## every test: all incidents, kernels, a fresh machine, and what slowray costs
 	@script/setup.sh test lab
 	LAB_INCIDENTS=all script/test.sh
 	script/kernels.sh
 	script/fresh.sh
 	$(MAKE) bench
 
-test-fast:
+test-fast:  ## the tests that take little time
 	@script/setup.sh go fast
 	@script/test.sh --short
 
 # Not a part of make test: it takes more than three minutes.
-test-fresh:
+test-fresh:  ## make run, test-fast and demo on a fresh Debian 12, in a root directory of its own
 	@script/fresh.sh
 
-test-incidents:
+test-incidents:  ## every incident of the lab, each alone
 	@script/setup.sh go lab
 	LAB_INCIDENTS=all go test -count=1 -timeout 150m -v -run '^TestIncidents$$' ./lab
 
-test-kernels:
+test-kernels:  ## the BPF programs on Debian's kernels from 5.10 on, in QEMU
 	script/kernels.sh
 
-bench: build
+bench: build  ## what slowray costs: benchmarks, and services with and without it
 	@script/setup.sh bench
 	go test ./internal/observe ./internal/report ./internal/export ./internal/sense/request ./internal/sense/function ./internal/store -run '^$$' -bench . -benchmem
 	go test ./bench -run '^$$' -bench . -benchtime 1x -timeout 40m
 
-# Each fuzz target for FUZZTIME.
 FUZZTIME ?= 10s
-fuzz:
+fuzz:  ## each fuzz target for FUZZTIME
 	@script/setup.sh go
 	@FUZZTIME='$(FUZZTIME)' script/fuzz.sh
 
-clean:
+clean:  ## remove what was built or downloaded here
 	rm -rf bin .toolchain .venv

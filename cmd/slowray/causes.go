@@ -6,6 +6,7 @@ import (
 
 	"github.com/slowray/slowray/internal/catalogue"
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/printable"
 )
 
@@ -14,13 +15,22 @@ type causesCmd struct {
 	JSON bool   `name:"json" help:"Print JSON (schema/causes.schema.json)."`
 }
 
+// noSuchCause says which cause was meant, perhaps.
+func noSuchCause(id string) error {
+	var ids []string
+	for _, c := range cause.Catalogue() {
+		ids = append(ids, string(c.ID))
+	}
+	return fmt.Errorf("%s: no such cause%s (slowray causes lists them)", id, commandline.DidYouMean(id, ids))
+}
+
 // Run lists the catalogue, or shows the page of one cause.
 func (c *causesCmd) Run(s *streams) error {
 	all := catalogue.New(cause.Catalogue(), catalogue.Incidents())
 	if c.ID != "" {
 		e := all.Find(cause.ID(c.ID))
 		if e == nil {
-			return fmt.Errorf("causes: %q: not known (slowray causes lists them)", c.ID)
+			return noSuchCause(c.ID)
 		}
 		if !c.JSON {
 			_, err := fmt.Fprint(s.out, e.Text())

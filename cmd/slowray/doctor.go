@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/doctor"
 	"github.com/slowray/slowray/internal/printable"
 )
@@ -34,14 +35,9 @@ func (c *doctorCmd) Validate() error {
 
 // Run tries everything and tells.
 func (c *doctorCmd) Run(ctx context.Context, s *streams) error {
-	bar := newProgress(s.err, c.For)
-	checkup, err := doctor.Check(ctx, c.For, func(what string) {
-		if bar.terminal {
-			fmt.Fprintf(s.err, "\r\x1b[Ktrying %s ", what)
-			bar.started = true
-		}
-	})
-	bar.clear()
+	stage := commandline.NewTimedStage(s.err, "trying this host", "Ctrl-C: give up", 0)
+	checkup, err := doctor.Check(ctx, c.For, func(what string) { stage.Show("trying "+what, -1) })
+	stage.Clear()
 	if err != nil {
 		return err
 	}

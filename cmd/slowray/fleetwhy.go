@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/slowray/slowray/internal/commandline"
@@ -99,7 +100,7 @@ func (c *fleetWhyCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return fmt.Errorf("fleet why: %w", advised(err))
 	}
-	write := r.Text
+	write := func(w io.Writer) error { return r.Text(w, textColumns(w)) }
 	if c.JSON {
 		write = r.JSON
 	}

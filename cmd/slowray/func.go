@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/sense/function"
@@ -99,9 +100,11 @@ func (c *funcCmd) Run(ctx context.Context, s *streams) error {
 	}
 	defer t.Close()
 	p := newProgress(s.err, c.For)
+	functions, _ := plan.Size()
+	p.what = figure.Counted(functions, "function")
 	out, err := t.Run(ctx, c.For, func(elapsed time.Duration) {
 		if c.For > 2*time.Second {
-			c.show(p, plan, elapsed)
+			p.show(elapsed)
 		}
 	})
 	p.clear()
@@ -117,22 +120,6 @@ func (c *funcCmd) Run(ctx context.Context, s *streams) error {
 		return fmt.Errorf("write report: %w", err)
 	}
 	return nil
-}
-
-// show says how far the window is.
-func (c *funcCmd) show(p *progress, plan *function.Plan, elapsed time.Duration) {
-	functions, _ := plan.Size()
-	what := fmt.Sprintf("%d functions", functions)
-	if functions == 1 {
-		what = "1 function"
-	}
-	switch {
-	case p.terminal:
-		fmt.Fprintf(p.w, "\rwatching %s  %.0f of %.0f s  (Ctrl-C: report now) ", what, elapsed.Seconds(), p.total.Seconds())
-	case !p.started:
-		fmt.Fprintf(p.w, "slowray: watching %s for %s\n", what, p.total)
-	}
-	p.started = true
 }
 
 // list prints what can be watched, one a line.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
-	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
 	_ "github.com/slowray/slowray/internal/prove/config" // the kinds of changes that it makes
@@ -43,6 +42,8 @@ type proveCmd struct {
 // Help is printed by --help, above the flags.
 func (*proveCmd) Help() string {
 	return `Looks, then changes the one thing that the cause calls for, measures before, with and after it, and puts it back: also on Ctrl-C, when slowray is killed, and at once when the service gets much worse. A cause that was not found is tried all the same where there is something to try it on.
+
+It says beforehand how long it takes: longer where requests are few, or where the effect is not clear and the change is made again.
 
 Exit status: 0 proved, or nothing was to be changed; 1 not proved; 2 could not run.`
 }
@@ -80,10 +81,20 @@ func (c *proveCmd) Run(ctx context.Context, s *streams) error {
 		}
 		load = &parsed
 	}
-	if err := diagnose.Provable(cause.ID(c.Cause)); err != nil {
-		return err // before the look: it takes a while
+	switch err := diagnose.Provable(cause.ID(c.Cause)); { // before the look: it takes a while
+	case errors.Is(err, diagnose.ErrNoCause):
+		return noSuchCause(c.Cause)
+	case err != nil:
+		return err
 	}
-	o, err := c.look(ctx, s, load)
+	quiet := s
+	if c.JSON {
+		quiet = &streams{s.out, io.Discard}
+	}
+	if c.Apply {
+		fmt.Fprintf(quiet.err, "slowray: watches for %s, then %s\n", c.For, measuringText(c.options(), load))
+	}
+	o, err := c.look(ctx, quiet, load)
 	if err != nil {
 		return err
 	}
@@ -91,12 +102,16 @@ func (c *proveCmd) Run(ctx context.Context, s *streams) error {
 	changes, finding, err := diagnose.Plan(judging, o, cause.ID(c.Cause), diagnose.Live)
 	cancel()
 	if err != nil {
+		if os.Geteuid() != 0 {
+			err = fmt.Errorf("%w (run it as root: others see little of what there is)", err)
+		}
 		return err
 	}
 	doc, err := c.document(o, changes, finding)
 	if err != nil {
 		return err
 	}
+	doc.Takes = measuringText(c.options(), load)
 	if !c.Apply || ctx.Err() != nil {
 		return c.print(doc, s)
 	}
@@ -183,6 +198,11 @@ func (c *proveCmd) document(o *observe.Observation, changes []cause.Change, f *c
 	return doc, nil
 }
 
+// options are how long the experiment takes.
+func (c *proveCmd) options() experiment.Options {
+	return experiment.Options{Blocks: c.Blocks, Length: c.Block}
+}
+
 // try makes the experiment.
 func (c *proveCmd) try(ctx context.Context, s *streams, doc *proof.Document, changes []cause.Change, load *loadgen.Command) error {
 	m, closeMeter, err := c.meter(doc, load)
@@ -195,11 +215,12 @@ func (c *proveCmd) try(ctx context.Context, s *streams, doc *proof.Document, cha
 		return err
 	}
 	defer j.Close()
-	said := &trialProgress{w: s.err}
-	_, said.terminal = commandline.TerminalColumns(s.err)
+	said := newTrialProgress(s.err, c.JSON)
+	opt := c.options()
+	opt.Sure, opt.Harmful, opt.TurnedAway, opt.Progress = doc.Found, proof.Harmful(c.Cause), proof.TurnedAway(c.Cause), said.show
 	trial := proof.Trial{
 		Journal: j, Cause: c.Cause, Why: "slowray " + strings.Join(os.Args[1:], " "), Keep: c.Keep, Meter: m,
-		Options: experiment.Options{Blocks: c.Blocks, Length: c.Block, Sure: doc.Found, Harmful: proof.Harmful(c.Cause), TurnedAway: proof.TurnedAway(c.Cause), Progress: said.show},
+		Options: opt,
 	}
 	result, kept, err := trial.Try(ctx, changes)
 	said.clear()
@@ -260,7 +281,7 @@ func (c *proveCmd) meter(doc *proof.Document, load *loadgen.Command) (experiment
 
 // print writes the document.
 func (c *proveCmd) print(doc *proof.Document, s *streams) error {
-	write := doc.Text
+	write := func(w io.Writer) error { return doc.Text(w, textColumns(w)) }
 	if c.JSON {
 		write = doc.JSON
 	}
@@ -268,34 +289,4 @@ func (c *proveCmd) print(doc *proof.Document, s *streams) error {
 		return fmt.Errorf("write result: %w", err)
 	}
 	return nil
-}
-
-// trialProgress tells how far an experiment is: on a terminal in one line, else
-// in a line for each phase.
-type trialProgress struct {
-	w        io.Writer
-	terminal bool
-}
-
-func (p *trialProgress) show(s experiment.Step) {
-	text := fmt.Sprintf("%s: %d of %d", s.Phase, s.Block, s.Of)
-	if s.Round > 1 {
-		text = fmt.Sprintf("round %d, %s", s.Round, text)
-	}
-	if s.Last != nil && s.Last.Seconds > 0 {
-		e := experiment.Effect{Unit: "1/s"}
-		text += fmt.Sprintf(", %s good responses", e.Figure(float64(s.Last.Good)/s.Last.Seconds))
-	}
-	switch {
-	case p.terminal:
-		fmt.Fprintf(p.w, "\r\x1b[Kmeasuring %s  (Ctrl-C: put back and end) ", text)
-	case s.Block == s.Of:
-		fmt.Fprintf(p.w, "slowray: %s\n", text)
-	}
-}
-
-func (p *trialProgress) clear() {
-	if p.terminal {
-		fmt.Fprint(p.w, "\r\x1b[K")
-	}
 }

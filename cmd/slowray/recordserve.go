@@ -45,6 +45,9 @@ func listenPage(address string, names []string) (*servedPage, error) {
 	}
 	var err error
 	if p.listener, err = web.Listen(address); err != nil {
+		if taken := inUse(address); taken != nil {
+			return nil, taken
+		}
 		return nil, err
 	}
 	p.token = os.Getenv(tokenVariable)

@@ -10,7 +10,9 @@ import (
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/packets"
+	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/sense/tcprt"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // captured is what a file with requests came to.
@@ -59,7 +61,16 @@ func (c *requestsCmd) runCapture(s *streams) error {
 	if c.Format == formatTCPRT {
 		stream.stats = newPortStats(value(c.StatsEvery), false)
 	}
+	var from, to time.Time
 	summary, err := c.readCapture(func(r *observe.Request) {
+		if c.Format == formatText { // by the clock of the capture
+			if begin := time.Unix(0, r.StartNS); stream.table == nil {
+				stream.table, from = request.NewTable(begin), begin
+			}
+			if end := time.Unix(0, r.StartNS+r.TotalNS()); end.After(to) {
+				to = end
+			}
+		}
 		if stream.stats != nil { // by the clock of the capture
 			now := time.Unix(0, r.StartNS+r.TotalNS())
 			if stream.stats.next.IsZero() {
@@ -79,6 +90,9 @@ func (c *requestsCmd) runCapture(s *streams) error {
 		stream.buf = stream.stats.append(stream.buf, summary.end, nil)
 	}
 	stream.write()
+	if err := stream.summary(from, to, shell.Line("slowray replay %s", shell.Path(*c.From))); err != nil {
+		return err
+	}
 	for _, l := range summary.losses {
 		fmt.Fprintf(s.err, "slowray: %s %s\n", figure.Count(uint64(l.Count)), l.What)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/container"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/request"
+	"github.com/slowray/slowray/internal/shell"
 	"github.com/slowray/slowray/internal/watch"
 )
 
@@ -40,11 +41,14 @@ const partsHelp = `A request's time is split into parts that add up to its total
   accept_wait  connection complete, not yet accepted
   upload       first to last byte of the request
   recv_wait    the request is in the socket, not yet read (called: the answer)
-  server       read, no byte of the answer yet (called: the other end's time)
+  server       read, no byte of the answer yet (called: the other end's time); of it
+               cpu on a CPU, runq on the run queue, throttled by the CPU quota, lock,
+               disk, pipe, net a socket that is no call, sleep, other, call waits for
+               another service, handoff passed on to a thread that was not followed
   stall        a pause between bytes of the answer: the application's time
   send_wait    bytes of the answer wait for a window, a buffer, or Nagle
   network      on its way
-  retrans      added by sending again what was lost
+  retrans      added by retransmissions
   unaccounted  known to have passed, not with what
   ack_delay    acknowledged late: nobody waited, not part of the total
 
@@ -162,9 +166,11 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	side, _ := sideNamed(c.Side)
 	peer, _ := c.peer()
 	watch.RaisePriority() // on a busy host the rings would run full
-	recorder, err := request.Start(request.Options{
-		Ports: c.Port, Side: side, Slow: value(c.Slow), Labels: c.Labels, Connections: c.Format == formatTCPRT, Budget: c.share(), Split: c.Format != formatTCPRT,
-	})
+	opt := request.Options{Slow: value(c.Slow), Labels: c.Labels, Connections: c.Format == formatTCPRT, Budget: c.share(), Split: c.Format != formatTCPRT}
+	if !opt.Split {
+		opt.Ports, opt.Side = c.Port, side // with a split, what waits for a call needs the call recorded too
+	}
+	recorder, err := request.Start(opt)
 	if err != nil {
 		return err
 	}
@@ -177,7 +183,7 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 		format:    requestFormats[c.Format],
 		style:     terminalStyle(s.out),
 		processOf: processOf(names),
-		peer:      peer, slow: value(c.Slow), limit: value(c.Limit), gone: readerGone(s.out),
+		ports:     c.Port, side: side, peer: peer, slow: value(c.Slow), limit: value(c.Limit), gone: readerGone(s.out),
 	}
 	if c.PID != nil {
 		family := names.Family(*c.PID, now)
@@ -197,10 +203,33 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	// Whoever reads the lines may leave, as head does: that is an end like any
 	// other and must not look like a crash.
 	signal.Ignore(syscall.SIGPIPE)
-	fmt.Fprintln(s.err, "slowray: recording requests"+untilText(c.For))
+	slow := ""
+	if c.Slow != nil {
+		slow = fmt.Sprintf(" that take at least %s", *c.Slow)
+	}
+	fmt.Fprintln(s.err, "slowray: recording requests"+slow+untilText(c.For))
+	began := time.Now()
+	if c.Format == formatText {
+		stream.table = request.NewTable(began)
+		stream.table.Master = names.Master
+	}
 	err = stream.run(ctx)
+	if err == nil {
+		err = stream.summary(began, time.Now(), c.why())
+	}
 	c.tellLosses(s, src.Stats())
 	return err
+}
+
+// why is the command that says what the requests wait for.
+func (c *requestsCmd) why() shell.Command {
+	switch {
+	case len(c.Port) == 1:
+		return shell.Line("slowray why --port %s", c.Port[0])
+	case c.PID != nil:
+		return shell.Line("slowray why --pid %s", *c.PID)
+	}
+	return shell.Line("slowray why")
 }
 
 func untilText(window *time.Duration) string {

@@ -18,10 +18,14 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/sense/request"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // The formats of a request.
-const formatTCPRT = "tcprt"
+const (
+	formatText  = "text"
+	formatTCPRT = "tcprt"
+)
 
 // requestFormat writes requests in one form.
 type requestFormat struct {
@@ -30,7 +34,7 @@ type requestFormat struct {
 }
 
 var requestFormats = map[string]requestFormat{
-	"text": {header: report.AppendRequestHeader, line: report.AppendRequestText},
+	formatText: {header: report.AppendRequestHeader, line: report.AppendRequestText},
 	"json": {line: func(dst []byte, r *observe.Request, processOf observe.IdentityOf, _ report.Style) []byte {
 		return report.AppendRequestJSON(dst, r, processOf)
 	}},
@@ -55,11 +59,14 @@ type requestStream struct {
 	processOf observe.IdentityOf
 	stats     *portStats // nil when the format has none
 
+	ports []int                       // of the end that answers; empty = any
+	side  observe.Side                // 0 = both
 	peer  netip.Prefix                // invalid = any
 	slow  time.Duration               // 0 = any
 	ours  func(*observe.Request) bool // nil = any
 	limit int                         // 0 = none
 	gone  func() bool                 // whether the reader has left; nil when that cannot be known
+	table *request.Table              // what is written comes to; nil when the format has no summary
 
 	mu      sync.Mutex // of what follows; not held while the source is asked
 	buf     []byte
@@ -171,6 +178,8 @@ func (s *requestStream) add(r *observe.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.done() ||
+		s.side != 0 && r.Side != s.side ||
+		len(s.ports) > 0 && !slices.Contains(s.ports, int(endpointOf(r).Port())) ||
 		s.peer.IsValid() && !s.peer.Contains(r.Peer.Addr().Unmap()) ||
 		s.ours != nil && !s.ours(r) {
 		return
@@ -193,6 +202,14 @@ func (s *requestStream) add(r *observe.Request) {
 	s.line(r)
 }
 
+// endpointOf is the end that answers.
+func endpointOf(r *observe.Request) netip.AddrPort {
+	if r.Side == observe.Called {
+		return r.Peer
+	}
+	return r.Local
+}
+
 func keyOf(r *observe.Request) requestKey {
 	return requestKey{r.NetNS, r.Local, r.Peer, r.Seq}
 }
@@ -206,8 +223,23 @@ func (s *requestStream) line(r *observe.Request) {
 	s.buf = s.format.line(s.buf, r, s.processOf, s.style)
 	if len(s.buf) > before {
 		s.written++
+		if s.table != nil {
+			s.table.Add(r)
+		}
 	}
 	s.writeWhenFull()
+}
+
+// summary writes what the requests come to, which why says the causes of.
+func (s *requestStream) summary(from, to time.Time, why shell.Command) error {
+	if s.table == nil || s.err != nil {
+		return nil
+	}
+	err := report.RequestSummary(s.out, s.table.Endpoints(to, nil), to.Sub(from).Seconds(), why, s.style)
+	if errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return err
 }
 
 // writePending writes the requests that are still in progress, oldest first.

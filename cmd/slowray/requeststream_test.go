@@ -125,6 +125,10 @@ func TestRequestStreamFilters(t *testing.T) {
 		{"peer", requestStream{peer: netip.MustParsePrefix("10.2.0.0/16")}, "[::ffff:10.2.0.9]:1001#1 50\n"},
 		{"IPv6 peer", requestStream{peer: netip.MustParsePrefix("fd00::/8")}, "[fd00::1]:1002#1 7\n"},
 		{"process", requestStream{ours: func(r *observe.Request) bool { return r.Seq == 2 }}, "10.1.0.9:1000#2 500\n"},
+		{"port", requestStream{ports: []int{80, 81}}, "10.1.0.9:1000#1 5\n[::ffff:10.2.0.9]:1001#1 50\n10.1.0.9:1000#2 500\n[fd00::1]:1002#1 7\n"},
+		{"another port", requestStream{ports: []int{1000, 81}}, ""},
+		{"side", requestStream{side: observe.Served, limit: 1}, "10.1.0.9:1000#1 5\n"},
+		{"the other side", requestStream{side: observe.Called}, ""},
 		{"limit", requestStream{limit: 3}, "10.1.0.9:1000#1 5\n[::ffff:10.2.0.9]:1001#1 50\n10.1.0.9:1000#2 500\n"},
 		{"slow and limit", requestStream{slow: 6 * time.Millisecond, limit: 1}, "[::ffff:10.2.0.9]:1001#1 50\n"},
 	} {

@@ -13,7 +13,7 @@ import (
 )
 
 type topCmd struct {
-	Port       []int         `placeholder:"N" sep:"," help:"Only requests answered at this TCP port, here or elsewhere; may be repeated."`
+	Port       []int         `placeholder:"N" sep:"," help:"Only the service at this TCP port, here or elsewhere, and what it calls; may be repeated."`
 	PID        *int          `name:"pid" placeholder:"N" help:"Only what this process, its master or their workers answer or call."`
 	Side       *string       `placeholder:"SIDE" complete:"sides" help:"Only served: answered on this host; only called: sent from this host."`
 	Labels     bool          `help:"Also keep what was asked for: method and path, statement or command."`
@@ -72,17 +72,19 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 		}
 		opt.PID = names.Family(*c.PID, now)
 	}
-	side, _ := sideNamed(c.Side)
+	opt.Ports = c.Port
+	opt.Side, _ = sideNamed(c.Side)
 	watch.RaisePriority()
-	stream, err := request.StartStream(request.Options{Ports: c.Port, Side: side, Labels: c.Labels, Split: true, Budget: c.share()})
+	// All are recorded: a request that waits for a call is split so only where the call is
+	// recorded too, and who answers at a port tells whose calls belong to it.
+	stream, err := request.StartStream(request.Options{Labels: c.Labels, Split: true, Budget: c.share()})
 	if err != nil {
 		return err
 	}
 	defer stream.Close()
 	names.Gone = stream.Caller
 	_, in := commandline.TerminalColumns(os.Stdin)
-	_, out := commandline.TerminalColumns(s.out)
-	if !c.Once && in && out {
+	if !c.Once && in && commandline.Redraws(s.out) {
 		if err := top.Live(ctx, stream, opt, os.Stdin, s.out); err != nil {
 			return fmt.Errorf("top: %w", err)
 		}

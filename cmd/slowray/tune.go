@@ -8,7 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/prove/experiment"
 	"github.com/slowray/slowray/internal/prove/journal"
 	"github.com/slowray/slowray/internal/prove/loadgen"
 	"github.com/slowray/slowray/internal/prove/tune"
@@ -63,17 +65,21 @@ func (c *tuneCmd) Run(ctx context.Context, s *streams) error {
 			return err
 		}
 	}
-	host, err := c.host(s)
+	host, err := c.host()
 	if err != nil {
 		return err
 	}
 	if host.Journal != nil {
 		defer host.Journal.Close()
 	}
+	said := newTuneProgress(s.err, c.JSON)
+	said.lasting(c, host)
+	host.Progress = said.step
 	r, err := tune.Run(ctx, host, tune.Options{
 		Apply: c.Apply, For: c.For, LookTime: host.LookTime(), StepTime: host.StepTime(), UndoAtEnd: c.UndoAtEnd, Skip: c.Skip,
-		Service: tune.Filter(host.Watch.Filter), Load: c.Load, Say: host.Say,
+		Service: tune.Filter(host.Watch.Filter), Load: c.Load, Say: said.say,
 	})
+	said.clear()
 	if err != nil {
 		return err
 	}
@@ -84,7 +90,7 @@ func (c *tuneCmd) Run(ctx context.Context, s *streams) error {
 }
 
 // host is what the loop acts on.
-func (c *tuneCmd) host(s *streams) (*tune.Host, error) {
+func (c *tuneCmd) host() (*tune.Host, error) {
 	h := &tune.Host{
 		Watch: watch.Options{
 			// What is changed by it is to be found among all requests.
@@ -93,10 +99,6 @@ func (c *tuneCmd) host(s *streams) (*tune.Host, error) {
 			Filter: observe.Filter{Port: value(c.Port), PID: value(c.PID), Unit: value(c.Unit), Container: value(c.Container)},
 		},
 		Why: "slowray tune", Block: c.Block,
-	}
-	began := time.Now()
-	h.Say = func(what string) {
-		fmt.Fprintf(s.err, "slowray: %3.0f s  %s\n", time.Since(began).Seconds(), strings.ReplaceAll(what, "\n", " "))
 	}
 	if c.Load != "" {
 		load, err := loadgen.Parse(c.Load)
@@ -116,6 +118,58 @@ func (c *tuneCmd) host(s *streams) (*tune.Host, error) {
 	return h, err
 }
 
+// tuneProgress tells what a run does: on a terminal in one line, which is gone at the end,
+// else in a line each.
+type tuneProgress struct {
+	w     io.Writer
+	quiet bool
+	began time.Time
+	stage *commandline.Stage // nil off a terminal
+}
+
+func newTuneProgress(w io.Writer, quiet bool) *tuneProgress {
+	return &tuneProgress{w: w, quiet: quiet, began: time.Now()}
+}
+
+// lasting says beforehand how long the run takes.
+func (p *tuneProgress) lasting(c *tuneCmd, h *tune.Host) {
+	switch {
+	case p.quiet:
+		return
+	case c.Apply:
+		fmt.Fprintf(p.w, "slowray: each look takes about %s and each change that is tried about %s; ends after %s at the latest\n",
+			minutes(h.LookTime()), minutes(h.StepTime()), minutes(c.For))
+	default:
+		fmt.Fprintf(p.w, "slowray: looks for %s; nothing is changed without --apply\n", c.Look)
+	}
+	if commandline.Redraws(p.w) {
+		p.stage = commandline.NewTimedStage(p.w, "looking", "Ctrl-C: put back and end", 0)
+	}
+}
+
+func (p *tuneProgress) say(what string) {
+	switch {
+	case p.quiet:
+	case p.stage != nil:
+		p.stage.Show(strings.ReplaceAll(what, "\n", " "), -1)
+	default:
+		fmt.Fprintf(p.w, "slowray: %3.0f s  %s\n", time.Since(p.began).Seconds(), strings.ReplaceAll(what, "\n", " "))
+	}
+}
+
+// step tells how far an experiment is.
+func (p *tuneProgress) step(s experiment.Step) {
+	if p.stage != nil || s.Settling || s.Block > 0 {
+		p.say("  " + stepText(&s))
+	}
+}
+
+func (p *tuneProgress) clear() {
+	if p.stage != nil {
+		p.stage.Clear()
+	}
+}
+
 // report writes what the run came to; the error is the exit status.
 func (c *tuneCmd) report(r *tune.Report, s *streams) error {
 	if c.HTML != "" {
@@ -123,11 +177,11 @@ func (c *tuneCmd) report(r *tune.Report, s *streams) error {
 			return err
 		}
 	}
-	write := tune.Text
+	write := func() error { return tune.Text(s.out, r, textColumns(s.out)) }
 	if c.JSON {
-		write = tune.WriteJSON
+		write = func() error { return tune.WriteJSON(s.out, r) }
 	}
-	if err := write(s.out, r); err != nil {
+	if err := write(); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
 	switch r.Ending {

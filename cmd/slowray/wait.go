@@ -17,7 +17,7 @@ import (
 )
 
 type waitCmd struct {
-	PID  int           `arg:"" name:"pid" help:"The process; or one of its threads, to see only that."`
+	PID  int           `arg:"" name:"pid" help:"The process, with its workers where it is their master; or one of its threads, to see only that."`
 	For  time.Duration `default:"500ms" placeholder:"D" help:"Time between the two looks (${default}): a thread that did not run in it has waited at least that long."`
 	JSON bool          `name:"json" help:"Print JSON (schema slowray.wait/1)."`
 	All  bool          `help:"Every chain in full, also of threads that nobody holds up."`
@@ -25,7 +25,7 @@ type waitCmd struct {
 
 // Help is printed by --help, above the flags.
 func (*waitCmd) Help() string {
-	return `Each thread is followed from what it waits for (a lock, a pipe, a socket, a file lock, a child) to whoever could end that wait, what that one waits for, and so on to the last hop. Nothing is stopped, attached to or changed. docs/wait.md tells how to read a chain.
+	return `Each thread is followed from what it waits for (a lock, a pipe, a socket, a file lock, a child) to whoever could end that wait, what that one waits for, and so on to the last hop. Of a master (nginx, php-fpm, gunicorn, Apache, uWSGI, PostgreSQL, Puma) the workers are looked at too, and those that wait for the same are one entry. Nothing is stopped, attached to or changed. docs/wait.md tells how to read a chain.
 
 Exit status: 0 nobody holds the process up, 1 somebody does, 2 could not look.`
 }
@@ -83,6 +83,9 @@ func nameContainers(o *observe.Waits) {
 		}
 	}
 	note(&o.Process)
+	for i := range o.Workers {
+		note(&o.Workers[i])
+	}
 	for i := range o.Chains {
 		for j := range o.Chains[i].Hops {
 			note(&o.Chains[i].Hops[j].Process)
@@ -103,6 +106,9 @@ func nameContainers(o *observe.Waits) {
 	}
 	if o.Process.Container != "" {
 		o.Process.ContainerName = name(o.Process.Container)
+	}
+	for i := range o.Workers {
+		o.Workers[i].ContainerName = name(o.Workers[i].Container)
 	}
 	for i := range o.Chains {
 		container.NameHops(o.Chains[i].Hops, name)

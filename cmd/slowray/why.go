@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/slowray/slowray/internal/commandline"
@@ -241,6 +240,15 @@ func printReport(r *diagnose.Report, asJSON, all bool, s *streams) error {
 	return nil
 }
 
+// textColumns is how wide text for people is: as the terminal, within reason.
+func textColumns(w io.Writer) int {
+	columns, ok := commandline.TerminalColumns(w)
+	if !ok || columns <= 0 {
+		return 100
+	}
+	return min(columns, 140)
+}
+
 // terminalStyle is colour and width for a terminal, plain text otherwise.
 func terminalStyle(w io.Writer) report.Style {
 	columns, ok := commandline.TerminalColumns(w)
@@ -248,37 +256,38 @@ func terminalStyle(w io.Writer) report.Style {
 		return report.Style{}
 	}
 	_, plain := os.LookupEnv("NO_COLOR") // no-color.org
-	return report.Style{Color: !plain && os.Getenv("TERM") != "dumb", Width: min(columns, 140)}
+	return report.Style{Color: !plain && !commandline.Plain(), Width: min(columns, 140)}
 }
 
 // progress shows on a terminal how far the window is, and on a pipe says once
 // that slowray is watching.
 type progress struct {
-	w        io.Writer
-	total    time.Duration
-	terminal bool
-	started  bool
+	w       io.Writer
+	what    string // is watched
+	total   time.Duration
+	stage   *commandline.Stage
+	started bool
 }
 
 func newProgress(w io.Writer, total time.Duration) *progress {
-	_, terminal := commandline.TerminalColumns(w)
-	return &progress{w: w, total: total, terminal: terminal}
+	return &progress{w: w, what: "this host", total: total}
 }
 
-func (p *progress) show(elapsed time.Duration) {
-	switch {
-	case p.terminal:
-		done := int(float64(commandline.BarWidth) * min(1, elapsed.Seconds()/p.total.Seconds()))
-		fmt.Fprintf(p.w, "\rwatching this host [%s%s] %.0f of %.0f s  (Ctrl-C: report now) ",
-			strings.Repeat("=", done), strings.Repeat(" ", commandline.BarWidth-done), elapsed.Seconds(), p.total.Seconds())
-	case !p.started:
-		fmt.Fprintf(p.w, "slowray: watching this host for %s\n", p.total)
+// show is called as the window begins, and may be called again.
+func (p *progress) show(time.Duration) {
+	if p.started {
+		return
 	}
 	p.started = true
+	if commandline.Redraws(p.w) {
+		p.stage = commandline.NewTimedStage(p.w, "watching "+p.what, "Ctrl-C: report now", p.total)
+	} else {
+		fmt.Fprintf(p.w, "slowray: watching %s for %s\n", p.what, p.total)
+	}
 }
 
 func (p *progress) clear() {
-	if p.terminal && p.started {
-		fmt.Fprint(p.w, "\r\x1b[K")
+	if p.stage != nil {
+		p.stage.Clear()
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // Numbers reads whole numbers, and says of what is none that it is none.
@@ -25,6 +27,8 @@ func (Numbers) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 		return nil
 	case ctx.Value.Name == "port":
 		return fmt.Errorf("%q is not a port number (1 to 65535)", text)
+	case ctx.Value.Name == "pid":
+		return fmt.Errorf("%q is not a pid (pgrep %s lists those of a program)", text, shell.Word(text))
 	}
 	return fmt.Errorf("%q is not a whole number", text)
 }

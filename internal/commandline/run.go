@@ -37,8 +37,12 @@ func Parse(parser *kong.Kong, args []string, version string) (parsed *kong.Conte
 		err = parsed.Error
 	}
 	if err != nil {
-		if unknown := unknownCommand(parser.Model, args); unknown != nil {
-			fmt.Fprintf(parser.Stderr, "slowray: %s (see slowray help)\n", printable.Text(unknown.Error()))
+		if unknown := unknownCommand(parser.Model.Node, args); unknown != nil {
+			help := "slowray help"
+			if at := parsed.Selected(); at != nil && len(at.Children) > 0 {
+				help = parser.Model.Name + " " + at.Path() + " --help"
+			}
+			fmt.Fprintf(parser.Stderr, "slowray: %s (see %s)\n", printable.Text(unknown.Error()), help)
 			return nil, ExitFailed
 		}
 		return nil, refuse(parsed, err)
@@ -87,11 +91,17 @@ func asked(parsed *kong.Context) string {
 // command that it was, and gives the exit status.
 func refuse(parsed *kong.Context, err error) int {
 	help := parsed.Model.Name
+	line := printable.Text(err.Error())
 	if command := parsed.Selected(); command != nil {
 		help += " " + command.Path()
+		if strings.HasPrefix(line, `expected "<`) {
+			line += ": " + help
+			for _, p := range command.Positional {
+				line += " " + p.Summary()
+			}
+		}
 	}
 	help += " --help"
-	line := printable.Text(err.Error())
 	if strings.HasSuffix(line, ")") { // no second bracket after one
 		line = strings.TrimSuffix(line, ")") + "; see " + help + ")"
 	} else {

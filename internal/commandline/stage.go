@@ -13,8 +13,11 @@ import (
 	"github.com/slowray/slowray/internal/printable"
 )
 
-// BarWidth is how many columns a bar of progress has.
-const BarWidth = 30
+// BarWidth is how many columns a bar of progress has, shortBar where they are few.
+const (
+	BarWidth = 30
+	shortBar = 10
+)
 
 // TerminalColumns is the width of the terminal behind w, if it is one.
 func TerminalColumns(w io.Writer) (int, bool) {
@@ -29,36 +32,67 @@ func TerminalColumns(w io.Writer) (int, bool) {
 	return int(size.Col), true
 }
 
-// Stage tells on a terminal, of work that takes longer than two seconds, what is being
-// done and how far it is; elsewhere nothing, for there it would stand in a file.
+// Redraws says whether w is a terminal on which a line can be drawn anew.
+func Redraws(w io.Writer) bool {
+	_, terminal := TerminalColumns(w)
+	return terminal && !Plain()
+}
+
+// Plain says that the terminal understands nothing but text.
+func Plain() bool {
+	term := os.Getenv("TERM")
+	return term == "" || term == "dumb"
+}
+
+// Stage shows on a terminal what is being done and how far it is, on one line that is
+// drawn anew and taken away at the end; elsewhere nothing, for there it would stand in a
+// file.
 type Stage struct {
 	w     io.Writer
+	hint  string // what Ctrl-C does
 	began time.Time
 	stop  chan struct{} // nil where nothing is reported
 	ended chan struct{}
 
-	mu   sync.Mutex
-	what string
-	done float64 // of what, 0 to 1
+	mu    sync.Mutex
+	what  string
+	done  float64       // of what, 0 to 1; negative where that is not known
+	total time.Duration // when it is over, since began; 0 where only done is known
 }
 
-// patience is how long nothing is reported.
+// patience is how long nothing is reported of what may be over at once.
 const patience = 2 * time.Second
 
-// NewStage tells nothing until two seconds have passed.
+// NewStage is of an archive that is asked: it shows nothing until two seconds have passed.
 func NewStage(w io.Writer) *Stage {
-	p := &Stage{w: w, began: time.Now(), what: "asking the archive"}
-	if _, terminal := TerminalColumns(w); terminal {
+	return begin(&Stage{w: w, hint: "Ctrl-C: give up", what: "asking the archive"}, patience)
+}
+
+// NewTimedStage is of what takes total; hint says what Ctrl-C does.
+func NewTimedStage(w io.Writer, what, hint string, total time.Duration) *Stage {
+	return begin(&Stage{w: w, hint: hint, what: what, total: total}, 0)
+}
+
+func begin(p *Stage, patience time.Duration) *Stage {
+	p.began = time.Now()
+	if Redraws(p.w) {
 		p.stop, p.ended = make(chan struct{}), make(chan struct{})
 		go p.paint(patience)
 	}
 	return p
 }
 
-// Show says what is being done. It may be called often.
+// Show says what is being done, and the share that is done. It may be called often.
 func (p *Stage) Show(what string, done float64) {
 	p.mu.Lock()
-	p.what, p.done = what, done
+	p.what, p.done, p.total = what, done, 0
+	p.mu.Unlock()
+}
+
+// ShowLeft says what is being done, and how long it and all that follows take.
+func (p *Stage) ShowLeft(what string, left time.Duration) {
+	p.mu.Lock()
+	p.what, p.total = what, time.Since(p.began)+left
 	p.mu.Unlock()
 }
 
@@ -78,16 +112,46 @@ func (p *Stage) paint(patience time.Duration) {
 		case <-wait.C:
 		}
 		told = true
-		fmt.Fprint(p.w, "\r\x1b[K"+p.line(time.Since(p.began)))
+		columns, _ := TerminalColumns(p.w)
+		fmt.Fprint(p.w, "\r\x1b[K"+p.line(time.Since(p.began), columns))
 		wait.Reset(200 * time.Millisecond)
 	}
 }
 
-func (p *Stage) line(since time.Duration) string {
+// line is what is shown, as far as it has room: a line that wraps cannot be taken away.
+func (p *Stage) line(since time.Duration, columns int) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	done := strings.Repeat("=", int(float64(BarWidth)*min(max(p.done, 0), 1)))
-	return fmt.Sprintf("%s [%-*s] %.0f s  (Ctrl-C: give up) ", printable.Text(p.what), BarWidth, done, since.Seconds())
+	if columns <= 0 {
+		columns = 80
+	}
+	done, took := p.done, fmt.Sprintf(" %.0f s", since.Seconds())
+	if p.total > 0 {
+		done = since.Seconds() / p.total.Seconds()
+		took = fmt.Sprintf(" %.0f of %.0f s", min(since, p.total).Seconds(), p.total.Seconds())
+	}
+	what := []rune(printable.Text(p.what))
+	room := columns - 1 - len(what) - len(took) // the cursor has a column too
+	if room < 0 {
+		return string(what[:max(len(what)+room, 0)]) + took
+	}
+	bars := []int{BarWidth, shortBar}
+	if done < 0 {
+		bars = nil
+	}
+	hint := "  (" + p.hint + ")"
+	for _, hint := range []string{hint, ""} {
+		for _, width := range bars {
+			if room >= width+len(" []")+len(hint) {
+				bar := strings.Repeat("=", int(float64(width)*min(max(done, 0), 1)))
+				return fmt.Sprintf("%s [%-*s]%s%s", string(what), width, bar, took, hint)
+			}
+		}
+	}
+	if room < len(hint) {
+		hint = ""
+	}
+	return string(what) + took + hint
 }
 
 // Clear takes away what is shown; nothing is shown any more.

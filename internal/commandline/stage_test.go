@@ -45,6 +45,32 @@ func TestStageIsShownAndTakenAway(t *testing.T) {
 	}
 }
 
+// A line that is wider than the terminal could not be taken away.
+func TestStageFits(t *testing.T) {
+	for _, c := range []struct {
+		columns int
+		want    string
+	}{
+		{0, "watching this host [=========                     ] 3 of 10 s  (Ctrl-C: end)"},
+		{80, "watching this host [=========                     ] 3 of 10 s  (Ctrl-C: end)"},
+		{70, "watching this host [===       ] 3 of 10 s  (Ctrl-C: end)"},
+		{50, "watching this host [===       ] 3 of 10 s"},
+		{41, "watching this host 3 of 10 s"},
+		{20, "watching  3 of 10 s"},
+		{5, " 3 of 10 s"},
+	} {
+		p := &Stage{hint: "Ctrl-C: end", what: "watching this host", total: 10 * time.Second}
+		if got := p.line(3*time.Second, c.columns); got != c.want {
+			t.Errorf("%d columns: %q, want %q", c.columns, got, c.want)
+		}
+	}
+	p := &Stage{began: time.Now(), total: time.Hour}
+	p.ShowLeft("settling", 10*time.Second)
+	if got := p.line(time.Minute, 80); got[:13] != "settling [===" || !strings.Contains(got, "] 10 of 10 s") {
+		t.Errorf("longer than it was to take: %q", got)
+	}
+}
+
 // writes is a writer whose writes can be waited for.
 type writes chan string
 

@@ -71,34 +71,43 @@ func addAnswers(v *cause.View, s *cause.Service, e *Endpoint) {
 	// Of requests that came before the window only the log tells: errors are no part of
 	// those that were recorded then.
 	if e.Requests == nil || e.Errors == nil && errs > *e.Requests {
-		e.Requests, e.RPS = &all, perSecond(v, float64(all))
+		e.Requests, e.RPS = &all, perSecond(float64(all), v.Window.Seconds)
 	}
 	if e.Errors == nil {
-		e.Errors, e.GoodRPS = &errs, perSecond(v, float64(sum.S2xx+sum.S3xx))
+		e.Errors, e.GoodRPS = &errs, perSecond(float64(sum.S2xx+sum.S3xx), v.Window.Seconds)
 	}
 }
 
-func perSecond(v *cause.View, n float64) *float64 {
-	rate := round1(n / max(v.Window.Seconds, 0.001))
+func perSecond(n, seconds float64) *float64 {
+	rate := round1(n / max(seconds, 0.001))
 	return &rate
 }
 
 // ledgerEndpoint is the row of an endpoint whose requests were recorded.
 func ledgerEndpoint(v *cause.View, e *observe.Endpoint) Endpoint {
-	m := Measure(e, v.Window.Seconds)
+	row := EndpointOf(e, v.Window.Seconds)
+	if p := process(v, v.Master(e.PID)); p != nil {
+		row.Process = p
+	}
+	return row
+}
+
+// EndpointOf is the row of an endpoint that was watched for so many seconds.
+func EndpointOf(e *observe.Endpoint, seconds float64) Endpoint {
+	m := Measure(e, seconds)
 	loss := math.Round(m.LossPermille*1000) / 1000
-	row := Endpoint{Side: observe.Served.String(), NetNS: e.NetNS, Addr: e.Addr, Port: e.Port, Process: process(v, v.Master(e.PID)),
-		Opened: e.Connections, TLS: e.TLS, TLSFailed: e.TLSFailed, TLSMean: us(e.TLSHandshake / int64(max(e.TLS, 1))), Requests: whole(e.Requests), RPS: perSecond(v, float64(e.Requests)),
+	row := Endpoint{Side: observe.Served.String(), NetNS: e.NetNS, Addr: e.Addr, Port: e.Port,
+		Opened: e.Connections, TLS: e.TLS, TLSFailed: e.TLSFailed, TLSMean: us(e.TLSHandshake / int64(max(e.TLS, 1))), Requests: whole(e.Requests), RPS: perSecond(float64(e.Requests), seconds),
 		Total: m.Total, Ledger: m.Ledger, RTT: m.RTT, MinRTT: m.MinRTT, Loss: &loss, Retrans: whole(e.Retrans),
 		Recorded: whole(min(e.Recorded, e.Requests)), SampleError: math.Round(e.SampleError*1e4) / 1e4, Unfinished: *whole(e.Unfinished), Unanswered: *whole(e.Unanswered)}
 	if e.Side == observe.Called.String() {
 		row.Side = e.Side
 	}
-	if row.Process == nil && e.PID > 0 && e.Comm != "" {
+	if e.PID > 0 && e.Comm != "" {
 		row.Process = &Process{PID: e.PID, Comm: e.Comm}
 	}
 	if e.OK+e.Errors > 0 {
-		row.Errors, row.GoodRPS = whole(e.Errors), perSecond(v, float64(e.OK))
+		row.Errors, row.GoodRPS = whole(e.Errors), perSecond(float64(e.OK), seconds)
 	}
 	if e.SlowCount > 0 {
 		row.Slow = &SlowRequests{Requests: *whole(e.SlowCount), Mean: us(int64(e.SlowTotalNS())), Parts: map[string]float64{}}

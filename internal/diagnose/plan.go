@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,6 +98,9 @@ func Plan(ctx context.Context, o *observe.Observation, id cause.ID, b Bound) ([]
 
 func sameChange(a, b cause.Change) bool { return a.Kind == b.Kind && a.Text == b.Text }
 
+// ErrNoCause says that there is no cause of that name.
+var ErrNoCause = errors.New("no such cause")
+
 // Provable says why a cause can be proved by no change, wherever it is; nil if it
 // can.
 func Provable(id cause.ID) error {
@@ -108,7 +112,7 @@ func provable(known declarations, id cause.ID) (*cause.Cause, error) {
 	c := known[id]
 	switch {
 	case c == nil:
-		return nil, fmt.Errorf("%s: no such cause; slowray causes lists them", id)
+		return nil, fmt.Errorf("%s: %w; slowray causes lists them", id, ErrNoCause)
 	case c.Try == nil:
 		return nil, fmt.Errorf("%s: nothing can be changed and undone to prove it by; slowray causes %s says how to fix it", id, id)
 	}

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -55,6 +56,11 @@ type ReportWindow struct {
 type Excluded struct {
 	Cause   string `json:"cause"`
 	Because string `json:"because"`
+}
+
+// NotPermitted says that rights were missing to check all causes.
+func (r *Report) NotPermitted() bool {
+	return slices.ContainsFunc(r.NotChecked, func(e Excluded) bool { return strings.Contains(e.Because, "not permitted") })
 }
 
 // Nothing says that there was not even a sign of the cause, as far as its reason

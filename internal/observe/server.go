@@ -49,10 +49,20 @@ var serverPartNames = [NumServerParts]string{
 // String is the part's key in JSON.
 func (p ServerPart) String() string { return serverPartNames[p] }
 
-// Short is the last word of the key.
+// Short is the last word of the key: its name among the parts of Server.
 func (p ServerPart) Short() string {
 	name := serverPartNames[p]
 	return name[strings.LastIndexByte(name, '.')+1:]
+}
+
+// PartName is what a part is called wherever people read it, by its key in JSON: the key,
+// or "server" and the last word of the key.
+func PartName(key string) string {
+	server := Server.String()
+	if strings.HasPrefix(key, server+".") {
+		return server + " " + key[strings.LastIndexByte(key, '.')+1:]
+	}
+	return key
 }
 
 // ServerSplit is Server in nanoseconds, by ServerPart.

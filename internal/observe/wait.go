@@ -1,13 +1,16 @@
 package observe
 
-// Waits is what the threads of one process were waiting for at one moment, and
+// Waits is what the threads of one process, and of its workers, were waiting for at one moment, and
 // how far that held until a second look some time later.
 type Waits struct {
-	Process  WaitProcess `json:"process"`
-	TID      int         `json:"tid,omitempty"` // only this thread was asked for; 0 = the whole process
-	WindowNS int64       `json:"window_ns"`     // between the two looks
-	Threads  int         `json:"threads"`       // that the process has
-	Looked   int         `json:"looked"`        // threads that were looked at
+	Process WaitProcess `json:"process"`
+	// Workers are the processes that serve for it, as those of nginx: their threads are
+	// looked at too. None where only a thread or a worker was asked for.
+	Workers  []WaitProcess `json:"workers,omitempty"`
+	TID      int           `json:"tid,omitempty"` // only this thread was asked for; 0 = the whole process
+	WindowNS int64         `json:"window_ns"`     // between the two looks
+	Threads  int           `json:"threads"`       // that the process has
+	Looked   int           `json:"looked"`        // threads that were looked at, workers' too
 	// Goroutines is how many were looked at, of a Go program.
 	Goroutines int `json:"goroutines,omitempty"`
 	// Brief is waits that two looks see little of: each lasts for moments, and there

@@ -3,8 +3,6 @@ package report
 import (
 	"net"
 	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/slowray/slowray/internal/printable"
 )
@@ -24,27 +22,6 @@ func (p *printer) paint(c color, text string) string {
 		return text
 	}
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
-}
-
-// wrap breaks text into lines of at most width columns, at blanks.
-func wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	n := 0
-	for word := range strings.FieldsSeq(text) {
-		w := utf8.RuneCountInString(word)
-		if n > 0 && n+1+w > width && word != "%" { // a figure keeps its unit
-			lines = append(lines, line)
-			line, n = "", 0
-		}
-		if n > 0 {
-			line += " "
-			n++
-		}
-		line += word
-		n += w
-	}
-	return append(lines, line)
 }
 
 func rate(f *float64) string {

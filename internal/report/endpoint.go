@@ -18,16 +18,7 @@ import (
 // endpoints prints what is served and what is called, with the time breakdown of
 // the requests when they were recorded.
 func (p *printer) endpoints(r *diagnose.Report) {
-	var served, called []diagnose.Endpoint
-	ledger := false
-	for _, e := range r.Endpoints {
-		ledger = ledger || e.Total != nil
-		if e.Side == observe.Called.String() {
-			called = append(called, e)
-		} else {
-			served = append(served, e)
-		}
-	}
+	served, called := bySide(r.Endpoints)
 	if len(served)+len(called) == 0 {
 		if p.All || len(r.Findings) > 0 { // the verdict says it otherwise
 			p.line("No TCP service had traffic.")
@@ -35,7 +26,7 @@ func (p *printer) endpoints(r *diagnose.Report) {
 		}
 		return
 	}
-	if !ledger {
+	if !slices.ContainsFunc(r.Endpoints, func(e diagnose.Endpoint) bool { return e.Total != nil }) {
 		p.connections(served)
 		return
 	}
@@ -45,15 +36,35 @@ func (p *printer) endpoints(r *diagnose.Report) {
 	}
 }
 
+// bySide parts what is served here from what is called.
+func bySide(list []diagnose.Endpoint) (served, called []diagnose.Endpoint) {
+	for _, e := range list {
+		if e.Side == observe.Called.String() {
+			called = append(called, e)
+		} else {
+			served = append(served, e)
+		}
+	}
+	return served, called
+}
+
 // connections is the table of a window in which no request was recorded.
 func (p *printer) connections(served []diagnose.Endpoint) {
 	p.line("%s", p.paint(bold, "Services"))
-	p.line("  %-22s %-16s %8s %10s %9s %9s", "address", "process", "pid", "new conns", "answers/s", "good/s")
+	if p.narrow() {
+		p.line("  %-22s %10s %9s", "process", "new conns", "answers/s")
+	} else {
+		p.line("  %-22s %-16s %8s %10s %9s %9s", "address", "process", "pid", "new conns", "answers/s", "good/s")
+	}
 	shown := p.first(served, screenServed)
 	for _, e := range shown {
 		comm, pid := "?", ""
 		if e.Process != nil {
 			comm, pid = printable.Text(e.Process.Comm), fmt.Sprint(e.Process.PID)
+		}
+		if p.narrow() {
+			p.line("  %-22s %10d %9s", printable.Cut(fmt.Sprintf("%s :%d", comm, e.Port), 22), e.Opened, rate(e.RPS))
+			continue
 		}
 		p.line("  %-22s %-16s %8s %10d %9s %9s", joinHostPort(e.Addr, e.Port), comm, pid, e.Opened, rate(e.RPS), rate(e.GoodRPS))
 	}
@@ -67,12 +78,25 @@ const (
 	tableWidth     = 2 + addressWidth + 1 + processWidth + 1 + 7 + 1 + 7 + 1 + 7 + 1 + 7 + 2 // up to the time breakdown
 )
 
+// On less than 80 columns a service is named by its process and port.
+const (
+	narrowColumns = "%-23s %7s %7s  %s"
+	narrowWidth   = 23 + 1 + 7 + 1 + 7 + 2
+)
+
+// narrow says that the tables have no room for all their columns.
+func (p *printer) narrow() bool { return p.Width < 80 }
+
 // requests is the table of endpoints whose requests were recorded.
 func (p *printer) requests(title, who string, list []diagnose.Endpoint, most int) {
 	if len(list) == 0 {
 		return
 	}
-	p.line("%s", p.paint(bold, fmt.Sprintf(requestColumns, title, who, "req/s", "good/s", "p50", "p99", "time breakdown")))
+	if p.narrow() {
+		p.line("%s", p.paint(bold, fmt.Sprintf(narrowColumns, title, "req/s", "p99", "time breakdown")))
+	} else {
+		p.line("%s", p.paint(bold, fmt.Sprintf(requestColumns, title, who, "req/s", "good/s", "p50", "p99", "time breakdown")))
+	}
 	shown := p.first(list, most)
 	for i := range shown {
 		e := &shown[i]
@@ -88,11 +112,19 @@ func (p *printer) requests(title, who string, list []diagnose.Endpoint, most int
 			p50, p99 = duration(e.Total.P50), duration(e.Total.P99)
 		}
 		address := joinHostPort(e.Addr, e.Port)
+		if p.narrow() {
+			if e.Side == observe.Served.String() && comm != "?" {
+				address = fmt.Sprintf("%s :%d", comm, e.Port)
+			}
+			row := fmt.Sprintf(narrowColumns, "  "+printable.Cut(address, addressWidth), wholeRate(e.RPS), p99, topParts(shares(e.Ledger), p.Width-narrowWidth))
+			p.line("%s", strings.TrimRight(printable.Cut(row, p.Width), " "))
+			continue
+		}
 		if len(address) > addressWidth { // IPv6
 			p.line("  %s", address)
 			address = ""
 		}
-		row := fmt.Sprintf(requestColumns, "  "+address, shorten(comm, processWidth), wholeRate(e.RPS), wholeRate(e.GoodRPS), p50, p99,
+		row := fmt.Sprintf(requestColumns, "  "+address, printable.Cut(comm, processWidth), wholeRate(e.RPS), wholeRate(e.GoodRPS), p50, p99,
 			topParts(shares(e.Ledger), p.Width-tableWidth))
 		p.line("%s", strings.TrimRight(row, " "))
 		if note := endpointNote(e); note != "" && (p.All || i == 0 || e.Unanswered+e.Unfinished > 0) {
@@ -128,21 +160,16 @@ func shares(ledger map[string]diagnose.LedgerUS) map[string]float64 {
 	return finest(out)
 }
 
-// finest leaves the server's time out where its parts are known, and names
-// them by their last word.
+// finest leaves the server's time out where its parts are known.
 func finest(share map[string]float64) map[string]float64 {
-	whole := observe.Server.String()
 	out := map[string]float64{}
+	split := false
 	for name, part := range share {
-		if rest, ok := strings.CutPrefix(name, whole+"."); ok {
-			out["server "+rest[strings.LastIndexByte(rest, '.')+1:]] = part
-		}
+		out[observe.PartName(name)] = part
+		split = split || observe.PartName(name) != name
 	}
-	split := len(out) > 0
-	for name, part := range share {
-		if !strings.HasPrefix(name, whole+".") && !(split && name == whole) {
-			out[name] = part
-		}
+	if split {
+		delete(out, observe.Server.String())
 	}
 	return out
 }
@@ -227,14 +254,6 @@ func wholeRate(f *float64) string {
 		return rate(f)
 	}
 	return strconv.FormatFloat(*f, 'f', 0, 64)
-}
-
-// shorten cuts text to so many characters.
-func shorten(text string, most int) string {
-	if r := []rune(text); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return text
 }
 
 // duration writes µs with three significant digits.

@@ -172,7 +172,7 @@ func TestAppendRequestText(t *testing.T) {
 	r.PID, r.Status, r.Flags, r.Requests, r.Weight = 0, observe.StatusUnknown, observe.FlagOverlapped, 4, 2
 	r.Ledger = observe.Ledger{observe.Unaccounted: 42}
 	b = AppendRequestText(b, r, names, Style{})
-	const want = `start        side   endpoint              client                status  total  where the time went
+	const want = `start        side   endpoint              client                status  total  time breakdown
 03:04:05.006 served 10.0.0.5:3306         10.0.0.9:51234        ok      205ms  accept_wait 1.00ms upload 50.0µs recv_wait 20.0µs server 2.80ms network 203µs retrans 201ms (ack_delay 39.9ms) mariadbd[77]
 10:09:07.000 called [fd00::7]:4192        10.0.0.5:41000        503    3.20ms  upload 10.0µs recv_wait 700µs server 2.00ms stall 400µs network 90.0µs [closed,nagle] [77]  GET /a�[2Jb
 03:04:05.006 served 10.0.0.5:3306         10.0.0.9:51234        -        42ns  unaccounted 42ns 4 requests 1 of 2 [overlapped]

@@ -28,7 +28,7 @@ func AppendRequestHeader(dst []byte, style Style) []byte {
 		at := len(dst)
 		dst = append(padTo(append(dst, c.name...), at, c.width), ' ')
 	}
-	dst = append(dst, " total  where the time went"...)
+	dst = append(dst, " total  time breakdown"...)
 	if style.Color {
 		dst = append(dst[:start], "\x1b["+string(bold)+"m"+string(dst[start:])+"\x1b[0m"...)
 	}

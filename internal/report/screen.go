@@ -104,7 +104,7 @@ func Undecided(r *diagnose.Report) bool {
 
 // asRoot says what to do where rights are missing.
 func asRoot(r *diagnose.Report) string {
-	if slices.ContainsFunc(r.NotChecked, func(e diagnose.Excluded) bool { return strings.Contains(e.Because, "not permitted") }) {
+	if r.NotPermitted() {
 		return " (run as root)"
 	}
 	return ""
@@ -311,7 +311,7 @@ func (p *printer) listed(label string, lines []string) {
 // firstLines are the first lines of a text that has room next to a label; the last one ends
 // with … where more follows.
 func (p *printer) firstLines(text string, most int) []string {
-	lines := wrap(printable.Text(text), max(p.Width-labelWidth, 20))
+	lines := printable.Wrap(printable.Text(text), max(p.Width-labelWidth, 20))
 	if len(lines) > most {
 		lines = lines[:most]
 		lines[most-1] = p.cut(lines[most-1]+" …", labelWidth)
@@ -321,15 +321,22 @@ func (p *printer) firstLines(text string, most int) []string {
 
 // cut makes text fit for one line on which indent columns are taken.
 func (p *printer) cut(text string, indent int) string {
-	return shorten(printable.Text(text), max(p.Width-indent, 20))
+	return printable.Cut(printable.Text(text), max(p.Width-indent, 20))
 }
 
 // shortAccount says how much of what requests lost the causes explain.
 func (p *printer) shortAccount(r *diagnose.Report) {
-	if a := &r.Account; a.Lost > 0 {
-		p.line("Requests lost %s in this window; the causes above explain %s of it.", figure.Seconds(a.Lost), figure.Percent(a.Explained/a.Lost))
-		p.line("")
+	a := &r.Account
+	if a.Lost <= 0 {
+		return
 	}
+	lost, explained := figure.Seconds(a.Lost), figure.Percent(a.Explained/a.Lost)
+	if p.narrow() {
+		p.line("The causes explain %s of %s that requests lost.", explained, lost)
+	} else {
+		p.line("Requests lost %s in this window; the causes above explain %s of it.", lost, explained)
+	}
+	p.line("")
 }
 
 // shortChanges names what was changed last.

@@ -299,7 +299,7 @@ func (p *printer) raw(label, text string) {
 
 func (p *printer) wrapped(head string, indent int, text string) {
 	room := max(p.Width-indent, 20)
-	for i, l := range wrap(text, room) {
+	for i, l := range printable.Wrap(text, room) {
 		if i == 0 {
 			p.line("%s%s", p.paint(dim, head), l)
 		} else {

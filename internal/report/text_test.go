@@ -152,23 +152,6 @@ func TestColourOnlyWhenAsked(t *testing.T) {
 	}
 }
 
-func TestWrap(t *testing.T) {
-	for _, c := range []struct {
-		text  string
-		width int
-		want  []string
-	}{
-		{"", 10, []string{""}},
-		{"one two three", 7, []string{"one two", "three"}},
-		{"averylongword b", 5, []string{"averylongword", "b"}},
-		{"takes 12 % now", 8, []string{"takes 12 %", "now"}},
-	} {
-		if diff := cmp.Diff(c.want, wrap(c.text, c.width)); diff != "" {
-			t.Errorf("%q: %s", c.text, diff)
-		}
-	}
-}
-
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, bytes.ErrTooLarge }

@@ -27,6 +27,7 @@ func Wait(w io.Writer, o *observe.Waits, style Style) error {
 		style.Width = 100
 	}
 	p := &printer{Style: style, w: w}
+	p.waitVerdict(o)
 	p.waitHead(o)
 	told := map[int]int{} // threads that a chain shown leads through: its number
 	shown, more := 0, 0
@@ -48,26 +49,57 @@ func Wait(w io.Writer, o *observe.Waits, style Style) error {
 	if more > 0 {
 		p.line("%s, to the same or other ends: --all shows them.\n", figure.Counted(more, "more chain"))
 	}
-	if !slices.ContainsFunc(o.Chains, func(c observe.WaitChain) bool { return c.Culprit() }) {
-		if len(o.Brief) == 0 {
-			p.line("%s\n", p.paint(green, "Nobody holds it up."))
-		} else {
-			p.brief(o)
-		}
+	held := slices.ContainsFunc(o.Chains, func(c observe.WaitChain) bool { return c.Culprit() })
+	if !held && len(o.Brief) > 0 {
+		p.brief(o)
 	}
-	p.others(rest)
+	p.others(o, rest)
 	if len(o.Unseen) > 0 {
-		p.line("%s", p.paint(bold, "Not seen"))
+		p.line("%s", p.paint(bold, "Not checked"))
 		for _, s := range o.Unseen {
 			p.wrapped("  ", 2, printable.Text(s))
 		}
+		if held {
+			p.line("")
+		}
+	}
+	if held { // where a terminal has scrolled to
+		p.waitVerdict(o)
 	}
 	return p.err
 }
 
+// waitVerdict writes one line: whether the process is held up, and by whom.
+func (p *printer) waitVerdict(o *observe.Waits) {
+	var first *observe.WaitChain
+	held, noun := 0, "thread"
+	for i := range o.Chains {
+		c := &o.Chains[i]
+		if !c.Culprit() || c.Branch > 0 {
+			continue
+		}
+		if held += c.Count; first == nil {
+			first = c
+		}
+	}
+	who := fmt.Sprintf("%s (pid %d)", o.Process.Comm, o.Process.PID)
+	word, c, text := "OK", green, "nobody holds it up"
+	switch {
+	case first != nil:
+		if first.Hops[0].Goroutine != 0 {
+			noun = "goroutine"
+		}
+		title := waitTitle(first)
+		word, c, text = "PROBLEM", red, fmt.Sprintf("%s held up: %s", figure.Counted(held, noun), strings.ToLower(title[:1])+title[1:])
+	case len(o.Brief) > 0:
+		text = "nobody holds it up for long"
+	}
+	p.line("%s  %s", p.paint(c, word), p.cut(who+"  "+text, len(word)+2))
+}
+
 // brief tells what threads wait for over and over, each time for moments.
 func (p *printer) brief(o *observe.Waits) {
-	p.line("%s", p.paint(bold, "Nobody holds it up for long. Brief waits, over and over:"))
+	p.line("%s", p.paint(bold, "Brief waits, over and over"))
 	for i := range o.Brief {
 		s := &o.Brief[i]
 		h, last := &s.Chain.Hops[0], &s.Chain.Hops[len(s.Chain.Hops)-1]
@@ -92,6 +124,9 @@ func (p *printer) waitHead(o *observe.Waits) {
 	if o.TID != 0 {
 		what = fmt.Sprintf("thread %d", o.TID)
 	}
+	if n := len(o.Workers); n > 0 {
+		what += fmt.Sprintf(", and its %s (%s)", figure.Counted(n, "worker"), pidsText(o.Workers))
+	}
 	where := ""
 	switch {
 	case o.Process.Container != "":
@@ -99,8 +134,9 @@ func (p *printer) waitHead(o *observe.Waits) {
 	case o.Process.Unit != "":
 		where = ", " + o.Process.Unit
 	}
-	p.line("%s (pid %d%s): %s, looked at twice within %s\n",
-		printable.Text(o.Process.Comm), o.Process.PID, printable.Text(where), what, figure.Seconds(float64(o.WindowNS)/1e9))
+	p.wrapped("", 0, printable.Text(fmt.Sprintf("%s (pid %d%s): %s, looked at twice within %s",
+		o.Process.Comm, o.Process.PID, where, what, figure.Seconds(float64(o.WindowNS)/1e9))))
+	p.line("")
 }
 
 // chain tells one chain, in full unless it comes to a thread from which another
@@ -148,7 +184,7 @@ func (p *printer) chain(n int, o *observe.Waits, c *observe.WaitChain, told map[
 		label("end", c.Text)
 		advice, command := waitFix(c)
 		if advice != "" {
-			label("do this", advice)
+			label("fix", advice)
 		}
 		if !command.IsZero() {
 			p.line("   %*s  %s", width, "", p.paint(bold, printable.Text(command.String())))
@@ -188,12 +224,25 @@ func callersText(h *observe.WaitHop) string {
 
 // wrappedIn prints a heading over several lines in one colour.
 func (p *printer) wrappedIn(c color, text string) {
-	for i, l := range wrap(text, max(p.Width-3, 20)) {
+	for i, l := range printable.Wrap(text, max(p.Width-3, 20)) {
 		if i > 0 {
 			l = "   " + l
 		}
 		p.line("%s", p.paint(c, l))
 	}
+}
+
+// pidsText is the first few pids of processes.
+func pidsText(list []observe.WaitProcess) string {
+	pids := make([]int, len(list))
+	for i := range list {
+		pids[i] = list[i].PID
+	}
+	word := "pid "
+	if len(pids) > 1 {
+		word = "pids "
+	}
+	return word + listText(pids, len(pids))
 }
 
 // listText is the first few of a list of threads.
@@ -214,7 +263,7 @@ func listText(tids []int, count int) string {
 
 // others tells in a line each of threads that nobody holds up: those that lead
 // to somebody, then those that are ready for work.
-func (p *printer) others(chains []*observe.WaitChain) {
+func (p *printer) others(o *observe.Waits, chains []*observe.WaitChain) {
 	var moving, idle []*observe.WaitChain
 	for _, c := range chains {
 		switch {
@@ -225,11 +274,12 @@ func (p *printer) others(chains []*observe.WaitChain) {
 			idle = append(idle, c)
 		}
 	}
-	p.otherList("Waits of other kinds, and those that come and go", moving)
-	p.otherList("Not held up by anybody", idle)
+	p.otherList("Waits of other kinds, and those that come and go", moving, len(o.Workers) > 0)
+	p.otherList("Not held up by anybody", idle, len(o.Workers) > 0)
 }
 
-func (p *printer) otherList(title string, chains []*observe.WaitChain) {
+// otherList has a line for each of chains; with pids it tells which threads they are of.
+func (p *printer) otherList(title string, chains []*observe.WaitChain, pids bool) {
 	if len(chains) == 0 {
 		return
 	}
@@ -254,6 +304,9 @@ func (p *printer) otherList(title string, chains []*observe.WaitChain) {
 		if len(c.Hops) > 1 && c.Hops[0].Goroutine == 0 {
 			last := &c.Hops[len(c.Hops)-1]
 			text += fmt.Sprintf(" → %s (pid %d)", last.Process.Comm, last.Process.PID)
+		}
+		if pids {
+			text = fmt.Sprintf("%s %s: %s", h.Process.Comm, listText(c.Threads, c.Count), text)
 		}
 		p.wrapped(count, len(count), printable.Text(text+": "+c.Text))
 	}

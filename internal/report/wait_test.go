@@ -52,7 +52,8 @@ func waits() *observe.Waits {
 	}
 }
 
-const goldenWait = `python3 (pid 900): 16 threads, looked at twice within 500 ms
+const goldenWait = `PROBLEM  python3 (pid 900)  3 threads held up: waits for fluentd (pid 1200), which is stopped by a …
+python3 (pid 900): 16 threads, looked at twice within 500 ms
 
 1. Waits for fluentd (pid 1200), which is stopped by a signal
    python3 900              write fd 5 → pipe:[1234], at least 500 ms
@@ -64,7 +65,7 @@ const goldenWait = `python3 (pid 900): 16 threads, looked at twice within 500 ms
                             stopped, at least 500 ms
    end                      fluentd (pid 1200) is stopped by a signal and does nothing until it is
                             continued
-   do this                  Let it go on:
+   fix                      Let it go on:
                             kill -CONT 1200
 
 2. Waits for fluentd (pid 1200), which is stopped by a signal
@@ -80,8 +81,10 @@ Waits of other kinds, and those that come and go
 Not held up by anybody
      12  epoll_wait, at least 500 ms: an event loop without work
 
-Not seen
+Not checked
   open files of process 4: not permitted (needs CAP_SYS_PTRACE)
+
+PROBLEM  python3 (pid 900)  3 threads held up: waits for fluentd (pid 1200), which is stopped by a …
 `
 
 func TestWait(t *testing.T) {
@@ -101,6 +104,21 @@ func TestWait(t *testing.T) {
 	}
 }
 
+// TestWaitOfAMaster says which workers were looked at, and which of them do what.
+func TestWaitOfAMaster(t *testing.T) {
+	o := waits()
+	o.Workers = []observe.WaitProcess{waitProcess(901, "python3"), waitProcess(902, "python3")}
+	var b bytes.Buffer
+	if err := Wait(&b, o, Style{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\npython3 (pid 900): 16 threads, and its 2 workers (pids 901, 902), looked at", "\n     12  python3 910…: epoll_wait,"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+}
+
 func TestWaitWithoutCulprit(t *testing.T) {
 	o := waits()
 	o.Chains = o.Chains[2:]
@@ -108,7 +126,7 @@ func TestWaitWithoutCulprit(t *testing.T) {
 	if err := Wait(&b, o, Style{}); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(b.String(), "Nobody holds it up.") || strings.Contains(b.String(), "1. ") {
+	if !strings.Contains(b.String(), "OK  python3 (pid 900)  nobody holds it up\n") || strings.Contains(b.String(), "PROBLEM") || strings.Contains(b.String(), "1. ") {
 		t.Error(b.String())
 	}
 }

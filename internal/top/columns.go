@@ -26,8 +26,7 @@ type row struct {
 	network50, rtt     float64
 	loss               float64 // per mille
 	retrans            float64 // per second
-	largest            observe.Part
-	largestShare       float64
+	largest            largestPart
 	search             string
 }
 
@@ -55,12 +54,8 @@ func rowOf(e *observe.Endpoint, seconds float64) row {
 		r.errors = float64(e.Errors+e.Unanswered) / seconds
 		r.retrans = float64(e.Retrans) / seconds
 	}
-	for _, p := range observe.Parts() {
-		if s := e.Share(p); s > r.largestShare {
-			r.largest, r.largestShare = p, s
-		}
-	}
-	r.search = strings.ToLower(r.id.side + " " + r.addr + " " + r.proc + " " + strconv.Itoa(e.PID) + " " + r.part())
+	r.largest = greatest(e.Share, func(p observe.ServerPart) float64 { return e.Split.ShareNS(p, e.Share(observe.Server)) })
+	r.search = strings.ToLower(r.id.side + " " + r.addr + " " + r.proc + " " + strconv.Itoa(e.PID) + " " + r.largest.name)
 	return r
 }
 
@@ -79,12 +74,32 @@ func quantile(e *observe.Endpoint, p observe.Part, q float64) float64 {
 	return float64(s.Hist.Quantile(q))
 }
 
-// part names the greatest part, "-" when no time was measured.
-func (r *row) part() string {
-	if r.largestShare == 0 {
-		return "-"
+// largestPart is the part that most time goes into: of the server's time, where it is
+// split, a part of it.
+type largestPart struct {
+	of    observe.Part // for its colour
+	name  string       // "-" when no time was measured
+	share float64      // of the total, 0 to 1
+}
+
+// greatest is the largest part, by the shares of parts and of those of Server.
+func greatest(share func(observe.Part) float64, split func(observe.ServerPart) float64) largestPart {
+	most := largestPart{name: "-"}
+	known := false // how Server is split
+	for p := range observe.NumServerParts {
+		if s := split(p); s > 0 {
+			known = true
+			if s > most.share {
+				most = largestPart{observe.Server, observe.PartName(p.String()), s}
+			}
+		}
 	}
-	return r.largest.String()
+	for _, p := range observe.Parts() {
+		if s := share(p); s > most.share && !(known && p == observe.Server) {
+			most = largestPart{p, p.String(), s}
+		}
+	}
+	return most
 }
 
 // measured writes a time of the records, "-" when there is none.
@@ -136,14 +151,16 @@ var columns = []column{
 	number("loss‰", "segments retransmitted per thousand", 0, func(r *row) string { return amount(r.loss) }, func(r *row) float64 { return r.loss }),
 	number("rtt", "round trip, median", 1, func(r *row) string { return r.measured(r.rtt) }, func(r *row) float64 { return r.rtt }),
 	number("rtx/s", "segments retransmitted per second", 3, func(r *row) string { return amount(r.retrans) }, func(r *row) float64 { return r.retrans }),
-	{name: mostIn, long: "share of the largest part", width: 8, max: 16, text: true,
-		cell: func(r *row) string {
-			if r.largestShare == 0 {
-				return r.part()
-			}
-			return r.part() + " " + percent(r.largestShare)
-		},
-		compare: byNumber(func(r *row) float64 { return r.largestShare })},
+	{name: mostIn, long: "share of the largest part", width: 8, max: 20, text: true, cell: func(r *row) string { return r.largest.text() },
+		compare: byNumber(func(r *row) float64 { return r.largest.share })},
+}
+
+// text is a part with its share.
+func (l *largestPart) text() string {
+	if l.share == 0 {
+		return l.name
+	}
+	return l.name + " " + percent(l.share)
 }
 
 // defaultSort is the column by which the table is sorted at first.
@@ -216,14 +233,18 @@ func (p placed) cell(r *row) string {
 	return right(text, p.width)
 }
 
-// partShort names the greatest part without its share, and without the word
-// that it shares with others where that is still too long.
+// partShort names the greatest part without the word that it shares with others, and
+// without its share where that is still too long.
 func partShort(r *row, width int) string {
-	name := r.part()
-	if len(name) > width {
-		name = strings.TrimSuffix(name, "_wait")
+	short := r.largest
+	short.name = strings.TrimPrefix(short.name, observe.Server.String()+" ")
+	if text := short.text(); len(text) <= width {
+		return text
 	}
-	return name
+	if len(short.name) > width {
+		return strings.TrimSuffix(short.name, "_wait")
+	}
+	return short.name
 }
 
 // sideShort is "srv" or "cal".

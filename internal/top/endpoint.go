@@ -141,12 +141,8 @@ func (m *model) slowLine(s *observe.RequestSample, selected bool) string {
 	if selected {
 		mark = "›"
 	}
-	part, most := largest(s)
-	what := "-"
-	if most > 0 {
-		what = part.String() + " " + percent(most/float64(s.TotalNS))
-	}
-	text := fmt.Sprintf("%s%s %s %s %s %s", mark, clock(s.StartNS), right(duration(float64(s.TotalNS)), 6), left(what, 16), left(statusText(s), 9), left(clientOf(m.endpoint.e.Side, s), 21))
+	most := largest(s)
+	text := fmt.Sprintf("%s%s %s %s %s %s", mark, clock(s.StartNS), right(duration(float64(s.TotalNS)), 6), left(most.text(), 20), left(statusText(s), 9), left(clientOf(m.endpoint.e.Side, s), 21))
 	if s.Label != "" {
 		text += " " + printable.Text(s.Label)
 	}
@@ -159,15 +155,9 @@ func (m *model) slowLine(s *observe.RequestSample, selected bool) string {
 	return text
 }
 
-func largest(s *observe.RequestSample) (observe.Part, float64) {
-	var part observe.Part
-	var most int64
-	for _, p := range observe.Parts() {
-		if ns := s.Parts[p.String()]; ns > most {
-			part, most = p, ns
-		}
-	}
-	return part, float64(most)
+func largest(s *observe.RequestSample) largestPart {
+	share := func(key string) float64 { return float64(s.Parts[key]) / float64(max(s.TotalNS, 1)) }
+	return greatest(func(p observe.Part) float64 { return share(p.String()) }, func(p observe.ServerPart) float64 { return share(p.String()) })
 }
 
 // clientOf is the end of a request that is not the endpoint itself.

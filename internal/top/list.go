@@ -98,8 +98,8 @@ func (m *model) line(places []placed, r *row, selected bool) string {
 			continue
 		}
 		switch name := columns[p.index].name; {
-		case name == mostIn && r.largestShare > 0:
-			cells[i] = m.style.part(r.largest, cells[i])
+		case name == mostIn && r.largest.share > 0:
+			cells[i] = m.style.part(r.largest.of, cells[i])
 		case name == "err/s" && r.errors > 0, name == "loss‰" && r.loss >= 1:
 			cells[i] = m.style.warn(cells[i])
 		}

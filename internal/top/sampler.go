@@ -15,6 +15,8 @@ type Options struct {
 	Master    func(pid int) (master int, comm string)          // folds processes into programs; nil: none
 	ProcessOf func(pid int, at int64) (observe.Identity, bool) // names them in JSON; nil: pid and name only
 	PID       int                                              // only endpoints of the program with this master; 0 = all
+	Ports     []int                                            // only the services at these ports, and what they call; empty = all
+	Side      observe.Side                                     // only this side; 0 = both
 	NoColor   bool
 }
 
@@ -39,7 +41,7 @@ type Snapshot struct {
 // sampler turns a stream into snapshots. It is for one goroutine.
 type sampler struct {
 	stream  *request.Stream
-	pid     int
+	opt     Options
 	rolling *request.Rolling // of the stream, but for Moment and Complete
 	before  []reading        // at the beginning of every interval that is kept
 	keep    int
@@ -55,7 +57,7 @@ type reading struct {
 func newSampler(stream *request.Stream, opt Options, now time.Time) *sampler {
 	stream.LowPower()
 	keep := int(max((averageOver+opt.Every-1)/opt.Every, 1))
-	s := &sampler{stream: stream, pid: opt.PID, keep: keep, rolling: request.NewRolling(keep, now, opt.Master)}
+	s := &sampler{stream: stream, opt: opt, keep: keep, rolling: request.NewRolling(keep, now, opt.Master)}
 	counters, stats := stream.Subscribe(s.rolling.Add).Before()
 	s.before = append(s.before, reading{now, counters, stats})
 	return s
@@ -96,10 +98,16 @@ func (s *sampler) take(now time.Time, last bool) (Snapshot, error) {
 	if wall > 0 {
 		snap.CPU = float64(present.stats.CPU-first.stats.CPU) / float64(wall) / float64(runtime.NumCPU())
 	}
-	if s.pid != 0 {
-		snap.Endpoints = ofProcess(snap.Endpoints, s.pid)
-	}
 	snap.Endpoints = active(snap.Endpoints)
+	if len(s.opt.Ports) > 0 {
+		snap.Endpoints = ofPorts(snap.Endpoints, s.opt.Ports)
+	}
+	if s.opt.PID != 0 {
+		snap.Endpoints = ofProcess(snap.Endpoints, s.opt.PID)
+	}
+	if s.opt.Side != 0 {
+		snap.Endpoints = ofSide(snap.Endpoints, s.opt.Side)
+	}
 
 	s.before = append(s.before, present)
 	if len(s.before) > s.keep {

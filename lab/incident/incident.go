@@ -3,9 +3,9 @@ package incident
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/lab/load"
 	"github.com/slowray/slowray/lab/server"
 )
@@ -174,7 +174,7 @@ func Find(name string) (Incident, error) {
 			return i, nil
 		}
 	}
-	return Incident{}, fmt.Errorf("incident %q: not known (there are %s)", name, strings.Join(names, ", "))
+	return Incident{}, fmt.Errorf("incident %q: not known%s (slowray lab list shows them)", name, commandline.DidYouMean(name, names))
 }
 
 // nginxFPM is a healthy nginx in front of a healthy php-fpm whose page waits a

@@ -84,7 +84,7 @@ func (s *seen) originFacts(c *Cause, f *figures) {
 	add("mean request latency", f.since.MeanUS(), f.before.MeanUS(), "us")
 	// That of the middle step: where only some seconds are slow it tells nothing.
 	if !had || float64(f.since.P99US) >= 1.2*float64(f.before.P99US) {
-		add("99th percentile, typically", float64(f.since.P99US), float64(f.before.P99US), "us")
+		add("p99, typically", float64(f.since.P99US), float64(f.before.P99US), "us")
 	}
 	per := func(v *servicemap.View, of func(v *servicemap.View) int64) float64 {
 		return float64(of(v)) / float64(max(v.Requests, 1))
@@ -92,13 +92,13 @@ func (s *seen) originFacts(c *Cause, f *figures) {
 	for part := range observe.AckDelay {
 		of := func(v *servicemap.View) int64 { return v.PartsUS[part] }
 		if o.Part == part.String() {
-			add("of it "+part.String(), per(&f.since, of), per(&f.before, of), "us")
+			add("of it "+observe.PartName(part.String()), per(&f.since, of), per(&f.before, of), "us")
 		}
 	}
 	for part := range observe.NumServerParts {
 		of := func(v *servicemap.View) int64 { return v.SplitUS[part] }
 		if o.Part == part.String() {
-			add("of it "+part.String(), per(&f.since, of), per(&f.before, of), "us")
+			add("of it "+observe.PartName(part.String()), per(&f.since, of), per(&f.before, of), "us")
 		}
 	}
 	if f.since.Errors > 0 {

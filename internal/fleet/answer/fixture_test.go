@@ -223,7 +223,7 @@ func (w *world) why(t *testing.T, from, to int64, narrow ...func(*Question)) *Re
 func textOf(t *testing.T, r *Report) string {
 	t.Helper()
 	var b strings.Builder
-	if err := r.Text(&b); err != nil {
+	if err := r.Text(&b, 100); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()

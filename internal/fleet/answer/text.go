@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
 )
 
@@ -19,20 +20,70 @@ func (r *Report) JSON(w io.Writer) error { return printable.WriteJSON(w, r) }
 
 // printer writes lines in which nothing that came from a host can drive a terminal.
 type printer struct {
-	w   io.Writer
-	err error
+	w     io.Writer
+	width int // columns
+	err   error
 }
 
+// line writes a text, over several lines where it is too long: those that follow stand
+// further in.
 func (p *printer) line(format string, args ...any) {
-	if p.err != nil {
-		return
+	text := []rune(printable.Text(fmt.Sprintf(format, args...)))
+	in := 0
+	for in < len(text) && text[in] == ' ' {
+		in++
 	}
-	_, p.err = io.WriteString(p.w, printable.Text(fmt.Sprintf(format, args...))+"\n")
+	in = min(in+2, p.width/2)
+	for len(text) > p.width {
+		at := p.width
+		for at > in && text[at] != ' ' {
+			at--
+		}
+		if at == in { // a word that is longer than the line
+			break
+		}
+		p.write(string(text[:at]))
+		text = append([]rune(strings.Repeat(" ", in)), text[at+1:]...)
+	}
+	p.write(string(text))
 }
 
-// Text writes the report for a person.
-func (r *Report) Text(w io.Writer) error {
-	p := &printer{w: w}
+func (p *printer) write(line string) {
+	if p.err == nil {
+		_, p.err = io.WriteString(p.w, line+"\n")
+	}
+}
+
+// verdict writes one line: whether there is a problem in the fleet, and which.
+func (p *printer) verdict(r *Report) {
+	word, text := "OK", r.healthy()
+	switch {
+	case len(r.Causes) > 0:
+		word, text = "PROBLEM", r.Causes[0].Text
+		if more := len(r.Causes) - 1; more > 0 {
+			text = fmt.Sprintf("%s: %s", count(len(r.Causes), "cause"), text)
+		}
+	case len(r.Abnormal) > 0:
+		word, text = "PROBLEM", r.Abnormal[0].text()
+		if more := len(r.Abnormal) - 1; more > 0 {
+			text = fmt.Sprintf("%s abnormal, sharing no cause: %s", count(len(r.Abnormal), "endpoint"), text)
+		}
+	case len(r.Findings) > 0:
+		f := &r.Findings[0]
+		word, text = "PROBLEM", fmt.Sprintf("%s of hosts: %s: %s", count(len(r.Findings), "finding"), f.Host, f.Finding.Cause)
+	case r.Blind() != "":
+		word, text = "UNKNOWN", r.Blind()
+	case !r.well():
+		word, text = "UNKNOWN", "nothing could be judged in full: see what was not checked"
+	}
+	p.write(printable.Cut(printable.Text(word+"  "+text), p.width))
+}
+
+// Text writes the report for a person, in so many columns: the verdict first, and again
+// last where something was found.
+func (r *Report) Text(w io.Writer, width int) error {
+	p := &printer{w: w, width: max(width, 40)}
+	p.verdict(r)
 	p.line("%s", r.head())
 	if about := r.Question.text(); about != "" {
 		p.line("Only %s.", about)
@@ -60,6 +111,10 @@ func (r *Report) Text(w io.Writer) error {
 		for _, u := range r.NotTested {
 			p.line("  %s: %s", u.What, u.Because)
 		}
+	}
+	if r.Found() { // where a terminal has scrolled to
+		p.line("")
+		p.verdict(r)
 	}
 	return p.err
 }
@@ -199,7 +254,7 @@ func (e Endpoint) text() string {
 	}
 	text += ": " + wrongText(e.Signal, e.Unit, e.Value, e.Expected)
 	if e.Unit == "us" && e.Part != "" {
-		text += ", most of it " + e.Part
+		text += ", most of it " + observe.PartName(e.Part)
 	}
 	if e.Network {
 		text += ", on the way"

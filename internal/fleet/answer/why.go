@@ -436,18 +436,16 @@ func (s *seen) sentence(c *Cause, shared *anomaly.Shared, origin *fleet.Key) str
 	return text + "."
 }
 
+// partText is a part by its name, with what is waited for where the name does not say it.
 func partText(part string) string {
+	name := observe.PartName(part)
 	switch part {
-	case anomaly.SplitSignal(observe.ServerDisk).String():
-		return "waits for a file or a disk (" + part + ")"
-	case anomaly.SplitSignal(observe.ServerLock).String():
-		return "waits for a lock (" + part + ")"
 	case anomaly.SplitSignal(observe.ServerCall).String():
-		return "waits for what it calls (" + part + ")"
+		return name + ": it waits for what it calls"
 	case anomaly.SplitSignal(observe.ServerThrottled).String():
-		return "waits for its CPU quota (" + part + ")"
+		return name + ": it waits for its CPU quota"
 	case anomaly.SplitSignal(observe.ServerRunq).String():
-		return "waits for a CPU (" + part + ")"
+		return name + ": it waits for a CPU"
 	}
-	return part
+	return name
 }

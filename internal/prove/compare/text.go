@@ -96,7 +96,7 @@ func (p *printer) endpoint(e *Endpoint) {
 		if grew < 0 {
 			way = "shorter"
 		}
-		p.line("  what moved: %s, %s %s per request", strings.ReplaceAll(e.Parts[most].Name, "_", " "), figure.Seconds(math.Abs(grew)/1e6), way)
+		p.line("  what moved: %s, %s %s per request", e.Parts[most].Name, figure.Seconds(math.Abs(grew)/1e6), way)
 	}
 }
 

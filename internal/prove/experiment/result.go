@@ -74,6 +74,8 @@ const (
 	phaseAfter  = "after"
 )
 
+var phaseNames = []string{phaseBefore, phaseWith, phaseAfter}
+
 // Result is what an experiment came to, with all that it was judged by.
 type Result struct {
 	Verdict Verdict  `json:"verdict"`

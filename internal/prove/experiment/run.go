@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -61,11 +62,13 @@ type Options struct {
 
 // Step is how far an experiment is.
 type Step struct {
-	Phase string // "before", "with", "after"
-	Round int    // from 1
-	Block int    // blocks of the phase that are done
-	Of    int
-	Last  *Block // the latest, nil before the first
+	Phase    string // "before", "with", "after"
+	Settling bool   // it waits for the service to settle before the phase
+	Round    int    // from 1
+	Block    int    // blocks of the phase that are done
+	Of       int
+	Last     *Block        // the latest of the phase, nil before the first
+	Left     time.Duration // until the end of the round, when all goes well; 0 where that is not known
 }
 
 const (
@@ -87,6 +90,18 @@ func (o Options) withDefaults() Options {
 	}
 	o.MaxSettle = max(o.MaxSettle, o.Settle)
 	return o
+}
+
+// Shortest is how long an experiment takes when all goes well, with a Meter whose
+// blocks take as long as they are told to.
+func (o Options) Shortest() time.Duration {
+	o = o.withDefaults()
+	return time.Duration(len(phaseNames)) * o.phase()
+}
+
+// phase is what settling and the blocks of one phase take when all goes well.
+func (o *Options) phase() time.Duration {
+	return settleReadings*o.Settle + time.Duration(o.Blocks)*o.Length
 }
 
 // Longest is for how long an experiment may take, with a Meter whose blocks take
@@ -151,7 +166,7 @@ var errLeft = errors.New("the change is not undone")
 
 // all goes through the phases until there is a verdict.
 func (r *run) all(ctx context.Context) error {
-	if err := r.settle(ctx, nil); err != nil {
+	if err := r.settle(ctx, phaseBefore, nil); err != nil {
 		return err
 	}
 	r.guard.before = nil // until here the load may only have begun
@@ -169,7 +184,7 @@ func (r *run) all(ctx context.Context) error {
 		if r.undo() != nil {
 			return errLeft
 		}
-		if err := r.settle(ctx, r.back); err != nil {
+		if err := r.settle(ctx, phaseAfter, r.back); err != nil {
 			return err
 		}
 		if err := r.phase(ctx, phaseAfter); err != nil {
@@ -197,7 +212,7 @@ func (r *run) with(ctx context.Context) error {
 		return err
 	}
 	defer r.beats()()
-	err := r.settle(ctx, r.moves())
+	err := r.settle(ctx, phaseWith, r.moves())
 	if err == nil {
 		err = r.phase(ctx, phaseWith)
 	}
@@ -212,7 +227,7 @@ func (r *run) afterHarm(ctx context.Context) error {
 	if r.undo() != nil {
 		return errLeft
 	}
-	if err := r.settle(ctx, nil); err != nil {
+	if err := r.settle(ctx, phaseAfter, nil); err != nil {
 		return err
 	}
 	return r.phase(ctx, phaseAfter)
@@ -290,9 +305,37 @@ func (r *run) phase(ctx context.Context, name string) error {
 }
 
 func (r *run) progress(phase string, done int, last *Block) {
-	if r.opt.Progress != nil {
-		r.opt.Progress(Step{Phase: phase, Round: max(r.rounds, 1), Block: done, Of: r.opt.Blocks, Last: last})
+	r.tell(Step{Phase: phase, Block: done, Last: last}, r.blocksTake(r.opt.Blocks-done, last))
+}
+
+// tell says how far the run is; now is what the rest of the phase takes.
+func (r *run) tell(s Step, now time.Duration) {
+	if r.opt.Progress == nil {
+		return
 	}
+	s.Round, s.Of = max(r.rounds, 1), r.opt.Blocks
+	if r.resize || s.Last != nil {
+		later := len(phaseNames) - 1 - slices.Index(phaseNames, s.Phase)
+		s.Left = now + time.Duration(later)*(r.settleTakes()+r.blocksTake(r.opt.Blocks, s.Last))
+	}
+	r.opt.Progress(s)
+}
+
+// blocksTake is what so many blocks take.
+func (r *run) blocksTake(n int, last *Block) time.Duration {
+	length := r.opt.Length
+	if !r.resize && last != nil {
+		length = time.Duration(last.Seconds * float64(time.Second))
+	}
+	return time.Duration(n) * length
+}
+
+// settleTakes is what settling takes when all goes well.
+func (r *run) settleTakes() time.Duration {
+	if !r.resize {
+		return r.opt.Settle
+	}
+	return settleReadings * r.opt.Settle
 }
 
 // lengthen makes blocks longer when the first one has few requests.

@@ -9,13 +9,16 @@ import (
 const (
 	settleAgree  = 1.10 // two readings agree when they are within this factor
 	settleEnough = 30   // requests, below which readings cannot be compared
+	// settleReadings is how many it takes to see that two agree.
+	settleReadings = 2
 )
 
-// settle waits after a change: at least Settle, and until two successive readings
+// settle waits before a phase: at least Settle, and until two successive readings
 // agree and done, if given, is true of the last; at most MaxSettle, or twice that
 // for done.
-func (r *run) settle(ctx context.Context, done func(*Block) bool) error {
+func (r *run) settle(ctx context.Context, phase string, done func(*Block) bool) error {
 	r.settled = r.opt.Settle
+	r.tell(Step{Phase: phase, Settling: true}, r.settleTakes()+r.blocksTake(r.opt.Blocks, nil))
 	if !r.resize {
 		return sleep(ctx, r.opt.Settle)
 	}

@@ -167,16 +167,16 @@ func (m Metric) Words() string {
 	case ErrorShare:
 		return "errors"
 	case P50:
-		return "median time"
+		return "p50"
 	case P99:
-		return "99th percentile"
+		return "p99"
 	case requestRate:
 		return "requests"
 	case unansweredRate:
 		return "unanswered"
 	}
 	if part, ok := strings.CutPrefix(string(m), partPrefix); ok {
-		return "p99 of " + strings.ReplaceAll(part, "_", " ")
+		return "p99 of " + part
 	}
 	return string(m)
 }

@@ -27,6 +27,8 @@ type Document struct {
 	// Result is nil.
 	Applied bool               `json:"applied"`
 	Result  *experiment.Result `json:"result,omitempty"`
+	// Takes says how long the experiment takes, for people: "measures for about 33 s".
+	Takes string `json:"-"`
 	// Kept is the entry of the journal of changes that are left in place.
 	Kept    string          `json:"kept,omitempty"`
 	Persist []shell.Command `json:"persist,omitempty"` // how to make them last

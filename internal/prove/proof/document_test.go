@@ -66,25 +66,29 @@ func documents(t *testing.T) (dry, done *Document) {
 }
 
 func TestText(t *testing.T) {
-	const head = `accept-queue-overflow: The accept queue is full
-  found     half of the new connections were dropped
-  measured  requests to port 80 (nginx), 505/s in the look
+	const head = `
+The accept queue is full  [accept-queue-overflow]
+  where     requests to port 80 (nginx), 505/s in the look
+  impact    half of the new connections were dropped
   change    net.core.somaxconn 10 → 4096, on the host
   now       10
-  do        sysctl -w net.core.somaxconn=4096
+  fix       sysctl -w net.core.somaxconn=4096
   undo      sysctl -w net.core.somaxconn=10
 
 `
+	const verdict = "PROVED  accept-queue-overflow on nginx :80: good responses went from 505/s to 5,050/s with the chan…\n"
 	dry, done := documents(t)
 	kept := *done
 	kept.Kept = "0007"
+	dry.Takes = "takes a while"
 	for want, d := range map[string]*Document{
-		head + "Nothing was changed. With --apply it is changed, measured and put back.\n":  dry,
-		head + result + "The change is undone.\n" + persist:                                 done,
-		head + result + "The change is kept (slowray undo 0007 takes it back).\n" + persist: &kept,
+		"NOT TRIED  accept-queue-overflow on nginx :80: nothing was changed (--apply tries it)\n" +
+			head + "Nothing was changed. With --apply it is changed, measured and put back; slowray takes a while.\n": dry,
+		verdict + head + result + "The change is undone.\n" + persist + "\n" + verdict:                                 done,
+		verdict + head + result + "The change is kept (slowray undo 0007 takes it back).\n" + persist + "\n" + verdict: &kept,
 	} {
 		var b strings.Builder
-		if err := d.Text(&b); err != nil {
+		if err := d.Text(&b, 100); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, b.String()); diff != "" {
@@ -93,21 +97,23 @@ func TestText(t *testing.T) {
 	}
 }
 
-const result = `PROVED: good responses went from 505/s to 5,050/s with the change, and to 505/s without it again; median time went from 180 ms to 20 ms (better); 99th percentile went from 540 ms to 60 ms (better)
+const result = `PROVED: good responses went from 505/s to 5,050/s with the change, and to 505/s without it again;
+p50 went from 180 ms to 20 ms (better); p99 went from 540 ms to 60 ms (better)
 
                            before         with    after          with ÷ without
   good responses            505/s      5,050/s    505/s      9.99 (9.8 to 10.2) better
   errors                    0.7 %  under 0.1 %    0.7 %  0.311 (0.308 to 0.314) unclear
-  median time              180 ms        20 ms   180 ms  0.111 (0.111 to 0.111) better
-  99th percentile          540 ms        60 ms   540 ms  0.111 (0.111 to 0.111) better
+  p50                      180 ms        20 ms   180 ms  0.111 (0.111 to 0.111) better
+  p99                      540 ms        60 ms   540 ms  0.111 (0.111 to 0.111) better
   requests                  508/s      5,053/s    508/s                    9.94
   p99 of server            360 ms        40 ms   360 ms                   0.111
   TcpExt.ListenOverflows  1,800/s        200/s  1,800/s                   0.111
 
-Medians of 3 blocks with the change, which was made once, and 6 without it, of 3 s each; ratios with intervals of at least 95 %.
+Medians of 3 blocks with the change, which was made once, and 6 without it, of 3 s each; ratios with
+intervals of at least 95 %.
 `
 
-const persist = `To make it last:
+const persist = `To make it permanent:
   echo 'net.core.somaxconn=4096' > /etc/sysctl.d/90-somaxconn.conf
 `
 
@@ -126,7 +132,7 @@ func TestStopped(t *testing.T) {
 	_, d := documents(t)
 	d.Conclude(r, "")
 	var b strings.Builder
-	if err := d.Text(&b); err != nil {
+	if err := d.Text(&b, 100); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{

@@ -13,12 +13,10 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// width of the text, in columns.
-const width = 100
-
 type printer struct {
-	w   io.Writer
-	err error
+	w     io.Writer
+	width int // columns
+	err   error
 }
 
 func (p *printer) line(format string, args ...any) {
@@ -30,50 +28,73 @@ func (p *printer) line(format string, args ...any) {
 // field prints a name and a text, broken into lines.
 func (p *printer) field(name, text string) {
 	const indent = 12
-	line, n := "", 0
-	flush := func() {
+	for _, line := range printable.Wrap(printable.Text(text), p.width-indent) {
 		p.line("  %-*s%s", indent-2, name, line)
-		name, line, n = "", "", 0
+		name = ""
 	}
-	for word := range strings.FieldsSeq(printable.Text(text)) {
-		k := utf8.RuneCountInString(word)
-		if n > 0 && n+1+k > width-indent && word != "%" {
-			flush()
-		}
-		if n > 0 {
-			line += " "
-			n++
-		}
-		line += word
-		n += k
-	}
-	flush()
 }
 
-// Text writes the document for a person.
-func (d *Document) Text(w io.Writer) error {
-	p := &printer{w: w}
-	p.line("%s: %s", d.Cause, d.Title)
-	if d.Found {
-		p.field("found", d.Finding.Impact.Text)
-	} else {
-		p.field("found", "no; it is tried all the same")
+// paragraph prints a text, broken into lines.
+func (p *printer) paragraph(text string) {
+	for _, line := range printable.Wrap(printable.Text(text), p.width) {
+		p.line("%s", line)
 	}
-	p.field("measured", d.measured())
+}
+
+// Text writes the document for a person, in so many columns: the verdict first, and again
+// last, where a terminal has scrolled to.
+func (d *Document) Text(w io.Writer, width int) error {
+	p := &printer{w: w, width: max(width, 40)}
+	p.verdict(d)
+	p.line("")
+	p.line("%s  [%s]", printable.Text(d.Title), printable.Text(d.Cause))
+	p.field("where", d.measured())
+	if d.Found {
+		p.field("impact", d.Finding.Impact.Text)
+	} else {
+		p.field("impact", "not found in the look; it is tried all the same")
+	}
 	for _, s := range d.Steps {
 		p.field("change", s.Change.Text)
 		p.field("now", s.Was)
-		p.commands("do", s.Do)
+		p.commands("fix", s.Do)
 		p.commands("undo", s.Undo)
 	}
 	p.line("")
 	if d.Result == nil {
-		p.line("Nothing was changed. With --apply it is changed, measured and put back.")
+		text := "Nothing was changed. With --apply it is changed, measured and put back"
+		if d.Takes != "" {
+			text += "; slowray " + d.Takes
+		}
+		p.paragraph(text + ".")
 		return p.err
 	}
 	p.result(d.Result)
 	p.ending(d)
+	p.line("")
+	p.verdict(d)
 	return p.err
+}
+
+// verdict writes one line: what the proof came to, and of which service.
+func (p *printer) verdict(d *Document) {
+	word, text := "NOT TRIED", "nothing was changed (--apply tries it)"
+	if r := d.Result; r != nil {
+		word, text = strings.ToUpper(string(r.Verdict)), r.Why
+	}
+	who := d.Cause
+	if d.Service.Port != 0 {
+		who += fmt.Sprintf(" on %s :%d", d.comm(), d.Service.Port)
+	}
+	p.line("%s", printable.Cut(printable.Text(fmt.Sprintf("%s  %s: %s", word, who, text)), p.width))
+}
+
+// comm is the name of the service's process, "port" where it is not known.
+func (d *Document) comm() string {
+	if c := d.Service.Comm; c != "" && c != "?" {
+		return c
+	}
+	return "port"
 }
 
 func (d *Document) measured() string {
@@ -81,7 +102,7 @@ func (d *Document) measured() string {
 	switch s := &d.Service; {
 	case s.Port == 0:
 		what = "no service on TCP was seen"
-	case s.Comm == "" || s.Comm == "?":
+	case d.comm() == "port":
 		what = fmt.Sprintf("requests to port %d", s.Port)
 	default:
 		what = fmt.Sprintf("requests to port %d (%s)", s.Port, s.Comm)
@@ -103,9 +124,9 @@ func (p *printer) commands(name string, list []shell.Command) {
 	}
 }
 
-// result prints the verdict and the table of effects.
+// result prints the verdict in full and the table of effects.
 func (p *printer) result(r *experiment.Result) {
-	p.line("%s: %s", strings.ToUpper(string(r.Verdict)), printable.Text(r.Why))
+	p.paragraph(fmt.Sprintf("%s: %s", strings.ToUpper(string(r.Verdict)), r.Why))
 	if len(r.Effects) == 0 {
 		return
 	}
@@ -120,7 +141,7 @@ func (p *printer) result(r *experiment.Result) {
 	}
 	p.table(rows)
 	p.line("")
-	p.line("%s", measurements(r))
+	p.paragraph(measurements(r))
 }
 
 // table prints rows: the first and the last column begin, the others end in line.
@@ -234,7 +255,7 @@ func (p *printer) ending(d *Document) {
 		p.line("Nothing of the change is in force, but not all is as it was: %s", printable.Text(d.Result.Left))
 	}
 	if d.Proved() && len(d.Persist) > 0 {
-		p.line("To make it last:")
+		p.line("To make it permanent:")
 		for _, c := range d.Persist {
 			p.line("  %s", printable.Text(c.String()))
 		}

@@ -28,8 +28,8 @@ type Host struct {
 	Journal *journal.Journal
 	Why     string // the command, for the journal
 	Block   time.Duration
-	// Say, when set, is called with how far an experiment is.
-	Say func(string)
+	// Progress, when set, is called with how far an experiment is.
+	Progress func(experiment.Step)
 
 	kept []string // entries of the journal, in order
 }
@@ -78,6 +78,9 @@ func (h *Host) Look(ctx context.Context) (Sight, error) {
 	r := diagnose.Diagnose(ctx, o, diagnose.Live)
 	if r.CutShort != "" && len(r.Findings) == 0 {
 		return Sight{}, errors.New(r.CutShort) // that is not healthy
+	}
+	if len(r.Findings) == 0 && r.NotPermitted() {
+		return Sight{}, fmt.Errorf("nothing was found, and %d of %d causes could not be checked: run it as root", len(r.NotChecked), len(r.NotChecked)+len(r.RuledOut))
 	}
 	return Sight{Host: r.Host, Findings: r.Findings, Healthy: healthy(&r)}, nil
 }
@@ -174,11 +177,7 @@ func (l *leased) Run(ctx context.Context) (Outcome, error) {
 		Beat: func(harm bool) {
 			l.Lease.Beat(journal.Health{Worse: harm, Why: "far fewer good responses, or far more errors, than before"})
 		},
-		Progress: func(s experiment.Step) {
-			if h.Say != nil && s.Block == s.Of && s.Last != nil {
-				h.Say(fmt.Sprintf("  %s: %s good responses/s", s.Phase, rate(float64(s.Last.Good)/max(s.Last.Seconds, 1e-9))))
-			}
-		},
+		Progress: h.Progress,
 	})
 	o := outcome(&result, began, proof.TurnedAway(l.cause))
 	if left := result.NotUndone(); left != nil {

@@ -64,15 +64,20 @@ func TestTextTellsTheTableAndWhatToDo(t *testing.T) {
 		"harm":   {"Stopped", "made it worse"},
 		"stuck":  {"Still found", "its change was tried: no effect", "nothing can be changed"},
 	}
+	verdicts := map[string]string{"healed": "OK", "dry": "NOT TRIED", "calm": "OK", "harm": "PROBLEM", "stuck": "PROBLEM"}
 	for name, wants := range tests {
 		var out bytes.Buffer
-		if err := Text(&out, all[name]); err != nil {
+		if err := Text(&out, all[name], 100); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range wants {
-			if !strings.Contains(out.String(), want) {
+			if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), want) {
 				t.Errorf("%s: no %q in\n%s", name, want, out.String())
 			}
+		}
+		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+		if !strings.HasPrefix(lines[0], verdicts[name]+"  ") || len(all[name].Steps) > 0 && lines[len(lines)-1] != lines[0] {
+			t.Errorf("%s: no verdict %s first and last:\n%s", name, verdicts[name], out.String())
 		}
 	}
 }
@@ -80,7 +85,7 @@ func TestTextTellsTheTableAndWhatToDo(t *testing.T) {
 func TestTextHasNoControlCharacters(t *testing.T) {
 	r := hostile(t)
 	var out bytes.Buffer
-	if err := Text(&out, r); err != nil {
+	if err := Text(&out, r, 100); err != nil {
 		t.Fatal(err)
 	}
 	if strings.ContainsAny(strings.ReplaceAll(out.String(), "\n", ""), "\x1b\x00\r\x07") {

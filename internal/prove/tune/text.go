@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/printable"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // clean takes control characters out of names: what a process calls itself must
@@ -85,8 +87,9 @@ func (s *Step) row(n int) []string {
 }
 
 type printer struct {
-	w   io.Writer
-	err error
+	w     io.Writer
+	width int // columns
+	err   error
 }
 
 func (p *printer) line(format string, args ...any) {
@@ -95,10 +98,13 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
-// Text writes r for a person: the table of steps, each step, what is left, and
-// what to make permanent. The error is w's.
-func Text(w io.Writer, r *Report) error {
-	p := &printer{w: w}
+// Text writes r for a person, in so many columns: the verdict, the table of steps, each
+// step, what is left, what to make permanent, and the verdict again, where a terminal has
+// scrolled to. The error is w's.
+func Text(w io.Writer, r *Report, width int) error {
+	p := &printer{w: w, width: max(width, 40)}
+	p.verdict(r)
+	p.line("")
 	if len(r.Steps) > 0 && r.Applied {
 		p.table(r)
 	}
@@ -108,7 +114,31 @@ func Text(w io.Writer, r *Report) error {
 	p.summary(r)
 	p.left(r)
 	p.lasting(r)
+	if len(r.Steps) > 0 {
+		p.line("")
+		p.verdict(r)
+	}
 	return p.err
+}
+
+// verdict writes one line: how the run ended.
+func (p *printer) verdict(r *Report) {
+	word := "PROBLEM" // findings are left
+	switch r.Ending {
+	case Healthy:
+		word = "OK"
+	case DryRun:
+		word = "NOT TRIED"
+	case Failed, Interrupted:
+		word = "UNKNOWN"
+	}
+	text := r.Text
+	if gain := r.gain(); gain != "" {
+		text = gain
+	} else if r.Ending == DryRun && len(r.Steps) > 0 {
+		text = r.Steps[0].causes() + " would be tried first (--apply)"
+	}
+	p.line("%s", printable.Cut(clean(word+"  "+r.Service+"  "+text), p.width))
 }
 
 func (p *printer) table(r *Report) {
@@ -133,8 +163,8 @@ func (p *printer) table(r *Report) {
 }
 
 func (p *printer) step(n int, s *Step, applied bool) {
-	p.line("%d. %s: %s", n, clean(s.causes()), clean(s.Title))
-	p.field("seen", s.Seen)
+	p.line("%d. %s  [%s]", n, clean(s.Title), clean(s.causes()))
+	p.field("impact", s.Seen)
 	change := "change"
 	if !applied {
 		change = "would"
@@ -144,10 +174,10 @@ func (p *printer) step(n int, s *Step, applied bool) {
 	}
 	if !applied {
 		for _, c := range s.Do {
-			p.field("do", c.String())
+			p.command("fix", c)
 		}
 		for _, c := range s.Undo {
-			p.field("undo", c.String())
+			p.command("undo", c)
 		}
 	}
 	if s.Again != "" {
@@ -164,15 +194,32 @@ func (p *printer) step(n int, s *Step, applied bool) {
 }
 
 func (p *printer) field(name, text string) {
-	if text != "" {
-		p.line("   %-8s %s", name, clean(text))
+	if text == "" {
+		return
+	}
+	const indent = 13
+	for _, line := range printable.Wrap(clean(text), p.width-indent) {
+		p.line("   %-*s%s", indent-3, name, line)
+		name = ""
+	}
+}
+
+// command is on one line, however long: so it can be copied.
+func (p *printer) command(name string, c shell.Command) {
+	p.line("   %-10s%s", name, clean(c.String()))
+}
+
+// paragraph writes a text over several lines.
+func (p *printer) paragraph(text string) {
+	for _, line := range printable.Wrap(text, p.width) {
+		p.line("%s", line)
 	}
 }
 
 func (p *printer) summary(r *Report) {
-	p.line("%s: %s", clean(r.Service), clean(r.Text))
+	p.paragraph(clean(r.Service) + ": " + clean(r.Text))
 	if line := r.gain(); line != "" {
-		p.line("%s", line)
+		p.paragraph(line)
 	}
 	if r.Applied {
 		p.line("%d of %s kept, in %s.", len(r.kept()), plural(len(r.Steps), "change"), figure.Seconds(math.Round(r.Seconds)))
@@ -202,7 +249,7 @@ func (p *printer) left(r *Report) {
 	p.line("")
 	p.line("Still found at the last look:")
 	for _, l := range r.Left {
-		p.line("   %s: %s (%s)", clean(l.Cause), clean(l.Title), clean(l.Because))
+		p.field("", fmt.Sprintf("%s: %s (%s)", l.Cause, l.Title, l.Because))
 	}
 }
 
@@ -219,6 +266,6 @@ func (p *printer) lasting(r *Report) {
 	}
 	if !r.Undo.IsZero() {
 		p.line("")
-		p.line("What was kept stays until the next start of what holds it. To take all of it back: %s", r.Undo)
+		p.paragraph(fmt.Sprintf("What was kept stays until the next start of what holds it. To take all of it back: %s", r.Undo))
 	}
 }

@@ -57,7 +57,7 @@ type sockets interface {
 	Close() error
 }
 
-// Look looks at all threads of the process pid, or at one thread when pid is a
+// Look looks at all threads of the process pid and of its workers, or at one thread when pid is a
 // thread that is not its process's first, follows what they wait for, and looks
 // again after the window to see which of them moved. A done context ends the
 // window early; the result is whole then too.
@@ -91,6 +91,13 @@ func (r *Reader) Look(ctx context.Context, pid int, window time.Duration) (*obse
 	} else if len(p.threads) < p.total {
 		l.miss(fmt.Sprintf("%d of the process's %d threads were not looked at", p.total-len(p.threads), p.total))
 	}
+	family := []int{tgid}
+	if pid == tgid {
+		start = l.include(w, p, slices.Clone(start))
+		for _, worker := range w.Workers {
+			family = append(family, worker.PID)
+		}
+	}
 	groups := l.follow(start)
 	var goroutines *goNow
 	if pid == tgid {
@@ -101,7 +108,7 @@ func (r *Reader) Look(ctx context.Context, pid int, window time.Duration) (*obse
 	brief := NewSampler(r)
 	for left := window; left > 0 && ctx.Err() == nil; left = window - time.Since(from) {
 		if pid == tgid && left > 2*briefly {
-			brief.Look([]int{tgid}, Finish)
+			brief.Look(family, Finish)
 		}
 		timer := time.NewTimer(min(briefly, left))
 		select {

@@ -1,0 +1,43 @@
+package answer
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// The verdict stands first, and last where something was found; and all of it fits.
+func TestTextBeginsWithTheVerdict(t *testing.T) {
+	well := newWorld(4)
+	well.run(1500)
+	ill := newWorld(8)
+	ill.db = step(1200, 45*time.Millisecond)
+	ill.run(1500)
+	for name, c := range map[string]struct {
+		r       *Report
+		verdict string
+		ends    bool
+	}{
+		"well":  {well.why(t, 900, 1500), "OK  Nothing is abnormal: ", false},
+		"ill":   {ill.why(t, 900, 1500), "PROBLEM  8 of 8", true},
+		"blind": {newWorld(1).why(t, 900, 1500), "UNKNOWN  no host has ever shipped here", false},
+	} {
+		for _, width := range []int{60, 80, 100, 200} {
+			var b bytes.Buffer
+			if err := c.r.Text(&b, width); err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+			if !strings.HasPrefix(lines[0], c.verdict) || (lines[len(lines)-1] == lines[0]) != c.ends {
+				t.Errorf("%s: no verdict %q in\n%s", name, c.verdict, b.String())
+			}
+			for _, l := range lines {
+				if n := utf8.RuneCountInString(l); n > width {
+					t.Errorf("%s: %d columns of %d: %s", name, n, width, l)
+				}
+			}
+		}
+	}
+}
