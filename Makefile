@@ -4,12 +4,15 @@
 # make fleet-demo   many hosts on one machine: what is slow, and where it comes from
 # make test   the tests, with a sample of incidents and those that depend on what changed
 #   since LAB_SINCE (a revision); make test-fast: those that take little time
-# make test-all   every test: all incidents, kernels, a fresh machine, and what slowray costs
+# make test-all   every test: all incidents, kernels, a fresh machine, a release, and what
+#   slowray costs
 # make docs   write docs/causes anew, from the declarations of the causes
 # make scoreboard   docs/scoreboard.md and the table of confidence, from RESULTS, which
 #   slowray lab bench --out wrote
 # make test-incidents   every incident of the lab, each alone
-# make deb    a Debian package, in bin
+# make deb, make rpm   a package for this machine's architecture, in bin
+# make release VERSION=1.2.3   packages, tarballs, SBOMs and checksums for amd64 and arm64,
+#   in bin/release; make release-check: two clones give the same bytes
 # make test-fresh   make run, test-fast and demo on a fresh Debian 12, in a root directory
 #   of its own
 # make test-kernels   the BPF programs on Debian's kernels from 5.10 on, in QEMU
@@ -20,12 +23,12 @@ export PATH := $(CURDIR)/.toolchain/bin:$(PATH)
 export CGO_ENABLED := 0
 
 # What the program says it is; without git it is what go build knows.
-VERSION = $(shell packaging/deb version 2>/dev/null)
+VERSION = $(shell packaging/package version 2>/dev/null)
 BUILT = $(if $(VERSION),-X main.built=$(VERSION))
 
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 
-.PHONY: run demo fleet-demo scoreboard build deb generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
+.PHONY: run demo fleet-demo scoreboard build deb rpm release release-check generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray bin/slowray-lab
 
@@ -53,14 +56,16 @@ scoreboard:
 	@script/setup.sh go
 	@go run ./cmd/slowray-lab bench --results $(RESULTS) --board docs/scoreboard.md --fit internal/diagnose/confidence_table.go
 
-# Without symbols, which only slowray itself would read, and without the trace pages of
-# gRPC: they use text/template, for which the linker keeps every method of every type.
-deb: go.mod
+deb rpm: go.mod
 	@script/setup.sh go
-	@for program in slowray slowray-lab; do \
-		script/build.sh bin/package/$$program -trimpath -tags grpcnotrace -ldflags '-s -w $(BUILT)' ./cmd/$$program || exit; \
-	done
-	@VERSION='$(VERSION)' packaging/deb bin/package/slowray bin
+	@VERSION='$(VERSION)' packaging/package build "$$(go env GOHOSTARCH)" bin/package
+	@VERSION='$(VERSION)' packaging/package $@ "$$(go env GOHOSTARCH)" bin/package bin
+
+release:
+	@packaging/release '$(VERSION)'
+
+release-check:
+	@packaging/release-check
 
 generate:
 	@script/setup.sh go generate
@@ -89,6 +94,7 @@ test-all: build check check-generated
 	LAB_INCIDENTS=all script/test.sh
 	script/kernels.sh
 	script/fresh.sh
+	packaging/release-check
 	$(MAKE) bench
 
 test-fast:
