@@ -87,42 +87,46 @@ func TestPackages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIP: takes seconds: NOT tested with -short")
 	}
-	version, numbered := "1.2.3-rc.1", "1.2.3~rc.1"
-	get := func(t *testing.T, kind, arch, _ string) string { return pack(t, version, kind, arch) }
+	version := "1.2.3-rc.1"
 	if released != "" {
 		version = releasedVersion
-		numbered = strings.Replace(version, "-", "~", 1)
-		get = func(_ *testing.T, _, _, name string) string { return filepath.Join(released, name) }
 		t.Run("release", func(t *testing.T) { lookAtRelease(t, version) })
 	}
-	for arch, rpmArch := range architectures {
-		for _, c := range []struct {
-			kind, name string
-			look       func(t *testing.T, path, version, arch string)
-		}{
-			{"deb", "slowray_" + numbered + "_" + arch + ".deb", lookAtDeb},
-			{"rpm", "slowray-" + numbered + "-1." + rpmArch + ".rpm", lookAtRPM},
-			{"tar", "slowray-" + version + "-linux-" + arch + ".tar.gz", lookAtTar},
-		} {
-			t.Run(c.kind+" "+arch, func(t *testing.T) {
-				path := get(t, c.kind, arch, c.name)
-				if filepath.Base(path) != c.name {
-					t.Errorf("it is called %s, want %s", path, c.name)
-				}
+	for arch := range architectures {
+		for kind, look := range map[string]func(t *testing.T, path, version, arch string){"deb": lookAtDeb, "rpm": lookAtRPM, "tar": lookAtTar} {
+			t.Run(kind+" "+arch, func(t *testing.T) {
+				path := filepath.Join(released, packageName(kind, arch, version))
 				if released == "" {
+					path = pack(t, version, kind, arch)
+					if want := packageName(kind, arch, version); filepath.Base(path) != want {
+						t.Errorf("it is called %s, want %s", path, want)
+					}
 					// The same commit gives the same package, whenever and wherever it is built.
 					first, err := os.ReadFile(path)
 					if err != nil {
 						t.Fatal(err)
 					}
-					if second, err := os.ReadFile(pack(t, version, c.kind, arch)); err != nil || !bytes.Equal(first, second) {
+					if second, err := os.ReadFile(pack(t, version, kind, arch)); err != nil || !bytes.Equal(first, second) {
 						t.Errorf("built twice it differs: %v", err)
 					}
 				}
-				c.look(t, path, numbered, arch)
+				look(t, path, numbered(version), arch)
 			})
 		}
 	}
+}
+
+// numbered is a version as dpkg and rpm order it.
+func numbered(version string) string { return strings.Replace(version, "-", "~", 1) }
+
+func packageName(kind, arch, version string) string {
+	switch kind {
+	case "deb":
+		return "slowray_" + numbered(version) + "_" + arch + ".deb"
+	case "rpm":
+		return "slowray-" + numbered(version) + "-1." + architectures[arch] + ".rpm"
+	}
+	return "slowray-" + version + "-linux-" + arch + ".tar.gz"
 }
 
 func lookAtDeb(t *testing.T, path, version, arch string) {
