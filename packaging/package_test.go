@@ -236,6 +236,11 @@ func lookAtTar(t *testing.T, path, _, arch string) {
 		}
 	}
 	lookAtBinaries(t, filepath.Join(root, "bin"), filepath.Join(root, "share/bash-completion/completions/slowray"), arch)
+	// As docs/install.md removes them.
+	run(t, nil, "sh", "-c", `tar -tzf "$1" | cut -d/ -f2- | xargs -I{} rm "$2/{}"`, "sh", path, root)
+	if left := run(t, nil, "find", root, "-type", "f"); left != "" {
+		t.Errorf("removing leaves %s", left)
+	}
 }
 
 // lookAtBinaries: of a release they are static and run on the architecture; stand-ins
