@@ -13,8 +13,8 @@
 # make deb, make rpm   a package for this machine's architecture, in bin
 # make release VERSION=1.2.3   packages, tarballs, SBOMs and checksums for amd64 and arm64,
 #   in bin/release; make release-check: two clones give the same bytes
-# make test-fresh   make run, test-fast and demo on a fresh Debian 12, in a root directory
-#   of its own
+# make test-fresh   make run, test-fast, demo and deb on a fresh Debian 12, in a root
+#   directory of its own
 # make test-kernels   the BPF programs on Debian's kernels from 5.10 on, in QEMU
 
 # .toolchain is there where the first Go on PATH is none that can build this: a link to
