@@ -298,6 +298,10 @@ func lookAtRelease(t *testing.T, version string) {
 				BOMFormat string
 				Metadata  struct {
 					Component struct{ Name, Version string }
+					Tools     []struct {
+						Name, Version string
+						Hashes        []any
+					}
 				}
 				Components []struct{ Name, Version, PURL string }
 			}
@@ -306,6 +310,9 @@ func lookAtRelease(t *testing.T, version string) {
 			}
 			if err != nil || bom.BOMFormat != "CycloneDX" || bom.Metadata.Component.Version != "v"+version {
 				t.Errorf("%s: %v, %s of %+v", name, err, bom.BOMFormat, bom.Metadata)
+			}
+			if tools := bom.Metadata.Tools; len(tools) != 1 || tools[0].Name != "cyclonedx-gomod" || tools[0].Version == "" || tools[0].Hashes != nil {
+				t.Errorf("%s depends on which binary made it: %+v", name, tools)
 			}
 			for _, want := range []string{module, "std"} {
 				if !slices.ContainsFunc(bom.Components, func(c struct{ Name, Version, PURL string }) bool {
