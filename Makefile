@@ -6,18 +6,18 @@ export PATH := $(CURDIR)/.toolchain/bin:$(PATH)
 export CGO_ENABLED := 0
 
 # What the program says it is; without git it is what go build knows.
-VERSION = $(shell packaging/deb version 2>/dev/null)
+VERSION = $(shell packaging/package version 2>/dev/null)
 BUILT = $(if $(VERSION),-X main.built=$(VERSION))
 
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 
-.PHONY: help run demo fleet-demo scoreboard build deb generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
+.PHONY: help run demo fleet-demo scoreboard build deb rpm release release-check generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray bin/slowray-lab  ## build slowray and slowray-lab, which is slowray lab
 
 # The list is in the order of this file.
 help: ## list the targets
-	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z][a-z -]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 # Not with -trimpath: then all would be compiled once more for the tests.
 bin/slowray bin/slowray-lab: go.mod $(GO_FILES) $(wildcard internal/bpf/*.o)
@@ -43,14 +43,16 @@ scoreboard:  ## write docs/scoreboard.md and the table of confidence from RESULT
 	@script/setup.sh go
 	@go run ./cmd/slowray-lab bench --results $(RESULTS) --board docs/scoreboard.md --fit internal/diagnose/confidence_table.go
 
-# Without symbols, which only slowray itself would read, and without the trace pages of
-# gRPC: they use text/template, for which the linker keeps every method of every type.
-deb: go.mod  ## build a Debian package, in bin
+deb rpm: go.mod  ## build a package for this architecture, in bin
 	@script/setup.sh go
-	@for program in slowray slowray-lab; do \
-		script/build.sh bin/package/$$program -trimpath -tags grpcnotrace -ldflags '-s -w $(BUILT)' ./cmd/$$program || exit; \
-	done
-	@VERSION='$(VERSION)' packaging/deb bin/package/slowray bin
+	@VERSION='$(VERSION)' packaging/package build "$$(go env GOHOSTARCH)" bin/package
+	@VERSION='$(VERSION)' packaging/package $@ "$$(go env GOHOSTARCH)" bin/package bin
+
+release:  ## packages, tarballs, SBOMs and checksums of VERSION, for amd64 and arm64
+	@packaging/release '$(VERSION)'
+
+release-check:  ## two clones must give the same release, byte by byte
+	@packaging/release-check
 
 generate:  ## compile the BPF programs, whose objects are committed
 	@script/setup.sh go generate
@@ -77,6 +79,7 @@ test-all: build check check-generated  ## every test: all incidents, kernels, a 
 	LAB_INCIDENTS=all script/test.sh
 	script/kernels.sh
 	script/fresh.sh
+	packaging/release-check
 	$(MAKE) bench
 
 test-fast:  ## the tests that take little time

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Does on a fresh machine what somebody does there who has just heard of slowray:
 # clones it and runs make, with nothing installed but git, make and certificates.
-# Usage: script/fresh.sh [target ...]     (run test-fast demo)
+# Usage: script/fresh.sh [target ...]     (run test-fast demo deb)
 #
 # The machine is a root directory with Debian 12's minimal base, made by debootstrap,
 # with the mounts that a machine has, a host name and a mount namespace of its own; the
@@ -9,7 +9,7 @@
 # kernel sees. How packages and modules are
 # reached is copied from this machine: the apt mirror and its proxy, Go's proxy,
 # certificates, nameservers. HEAD is cloned. Targets run as root; test-fast once more as
-# an ordinary user.
+# an ordinary user. The package that deb makes is installed, and removed.
 #
 # A target fails when it prints nothing for a minute, or takes 45 minutes. Lines are printed with the second
 # they came in, then a verdict with the time of each step. Exit status 1 when anything
@@ -19,7 +19,7 @@ cd "$(dirname "$0")/.."
 patience=60 limit=2700 # seconds
 home=/home/dev
 targets=("$@")
-[ $# -gt 0 ] || targets=(run test-fast demo)
+[ $# -gt 0 ] || targets=(run test-fast demo deb)
 
 say() { echo "fresh: $*"; }
 
@@ -131,6 +131,17 @@ refused() {
 	grep -q 'apt-get install .*golang-go' <<<"$printed"
 }
 
+# installed: apt installs and purges the package.
+installed() {
+	within root $home/slowray sh -ec '
+		apt-get install -y -q --no-install-recommends ./bin/slowray_*.deb
+		slowray version
+		slowray lab list >/dev/null
+		apt-get purge -y -q slowray
+		left=$(find /usr /etc -name "*slowray*")
+		[ -z "$left" ] || { echo "purging leaves $left"; exit 1; }'
+}
+
 try() {
 	local target
 	step debootstrap make_root || return 1
@@ -140,6 +151,7 @@ try() {
 	for target in "${targets[@]}"; do
 		step "make $target" within root $home/slowray make "$target" || return 1
 	done
+	[[ " ${targets[*]} " != *' deb '* ]] || step 'the package, installed and purged' installed || return 1
 	[[ " ${targets[*]} " == *' test-fast '* ]] || return 0
 	chroot "$root" chown -R dev: $home
 	# Not the results that root's run has left in the cache.

@@ -5,7 +5,7 @@
 #
 # go: the Go toolchain of go.mod; fast: for make test-fast; demo, fleet-demo: for
 # these; lab: for all incidents; test: for the other tests; bench, fresh, kernels,
-# generate: for make bench, test-fresh, test-kernels and generate.
+# generate, release: for make bench, test-fresh, test-kernels, generate and release.
 set -eu
 cd "$(dirname "$0")/.."
 . script/progress.sh
@@ -21,6 +21,7 @@ packages() {
 		packages fast
 		packages demo
 		packages fleet-demo
+		packages release
 		echo iptables conntrack util-linux tcpdump sysbench chromium prometheus zsh fish groff-base
 		;;
 	lab)
@@ -36,9 +37,10 @@ packages() {
 		;;
 	fresh) echo debootstrap ;;
 	kernels) echo qemu-system-x86 busybox-static xz-utils gcc libc6-dev ;;
+	release) echo rpm ;;
 	generate) echo clang-19 llvm-19 libbpf-dev ;;
 	*)
-		echo "setup: unknown part $1 (go, fast, demo, fleet-demo, test, lab, bench, fresh, kernels, generate)" >&2
+		echo "setup: unknown part $1 (go, fast, demo, fleet-demo, test, lab, bench, fresh, kernels, generate, release)" >&2
 		exit 1
 		;;
 	esac

@@ -130,7 +130,7 @@ func newParser(c *cli, stdout, stderr io.Writer) *kong.Kong {
 // streams is where a command writes: results and messages.
 type streams struct{ out, err io.Writer }
 
-// built is the version that the linker was given: make and packaging/deb tell it.
+// built is the version that the linker was given: packaging/package sets it.
 var built string
 
 // version is what was given when this was built, else the module's version, or the

@@ -18,6 +18,10 @@ import (
 //
 // What a power cut leaves may end anywhere, also with zeros or with what was on
 // the disk before. All up to the first frame that is not whole counts.
+//
+// Another form of an entry is another number in the header: a version that does not know
+// it sets the log aside (see setAside), where it would lose the entries without a word.
+// What testdata/history holds must still be read.
 
 const (
 	logMagic    = "slowray.log/1\n"
