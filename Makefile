@@ -12,7 +12,8 @@
 # make deb    a Debian package, in bin
 # make test-fresh   make run, test-fast and demo on a fresh Debian 12, in a root directory
 #   of its own
-# make test-kernels   the BPF programs on Debian's kernels from 5.10 on, in QEMU
+# make test-kernels   the BPF programs on Debian's kernels from 5.10 on, in QEMU; with
+#   ARCH=arm64 on its arm64 kernels from 6.1 on
 
 # .toolchain is there where the first Go on PATH is none that can build this: a link to
 # the one that script/setup.sh has found or downloaded.
@@ -88,6 +89,7 @@ test-all: build check check-generated
 	@script/setup.sh test lab
 	LAB_INCIDENTS=all script/test.sh
 	script/kernels.sh
+	ARCH=arm64 script/kernels.sh
 	script/fresh.sh
 	$(MAKE) bench
 
@@ -103,6 +105,7 @@ test-incidents:
 	@script/setup.sh go lab
 	LAB_INCIDENTS=all go test -count=1 -timeout 150m -v -run '^TestIncidents$$' ./lab
 
+test-kernels: export ARCH ?= amd64
 test-kernels:
 	script/kernels.sh
 
