@@ -2,11 +2,13 @@
 # Boots Debian's kernels, from the oldest that slowray supports to the newest,
 # and runs the tests of slowray's BPF programs in each.
 # Usage: script/kernels.sh [--short | --instructions | --only PACKAGE] [suite ...]     (bullseye bookworm trixie sid)
-# ARCH: of the kernels, amd64 (the default) or arm64.
+# ARCH: of the kernels, amd64 (the default) or arm64 (bookworm trixie trixie-16k sid; one has
+# pages of 16 KiB).
 # --short: only what slowray's commands tell there, in well under a minute each.
 # --instructions: how many instructions recording adds to a request: one CPU, whose clock
 # counts them.
-# --only: the tests of one package, ./lab/guest for the incidents; GUEST_RUN chooses among them.
+# --only: the tests of one package, ./lab/guest for the incidents; GUEST_RUN chooses among
+# them, those left out elsewise included.
 #
 # One line per kernel and check; exit status 1 when a check fails on any kernel
 # or runs on none. Each kernel runs in QEMU, emulated, with 2 CPUs and nothing
@@ -38,7 +40,7 @@ cc=gcc
 case $arch in
 amd64) suites=${*:-bullseye bookworm trixie sid} ;;
 arm64)
-	suites=${*:-bookworm trixie sid}
+	suites=${*:-bookworm trixie trixie-16k sid}
 	keep=$keep/arm64
 	cc=aarch64-linux-gnu-gcc
 	;;
@@ -65,16 +67,20 @@ fetch() {
 		return 1
 	fi
 	echo "kernels: fetching the kernel of $1" >&2
+	case $1 in
+	*-16k) image=linux-image-$arch-16k ;;
+	*) image=linux-image-cloud-$arch ;;
+	esac
 	apt=$keep/apt/$1
 	rm -rf "$apt" "$keep/$1.new"
 	mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/deb" "$keep/$1.new/lib"
-	echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $1 main" >"$apt/sources.list"
+	echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror ${1%-16k} main" >"$apt/sources.list"
 	options="-q=2 -o Dir::Etc::sourcelist=$apt/sources.list -o Dir::Etc::sourceparts=/dev/null
 		-o Dir::State::lists=$apt/lists -o Dir::Cache=$apt/cache
 		-o APT::Architecture=$arch -o APT::Architectures=$arch -o APT::Sandbox::User=root -o Acquire::Languages=none"
 	apt-get $options update
 	# The kernel itself is one package, or split in several (since Linux 7).
-	debs=$(apt-cache $options depends --recurse -i linux-image-cloud-$arch | grep -E '^linux-(image|binary|modules)-[0-9]' | sort -u)
+	debs=$(apt-cache $options depends --recurse -i $image | grep -E '^linux-(image|binary|modules)-[0-9]' | sort -u)
 	# The guest's own; this machine's may be of another architecture.
 	debs="$debs busybox-static"
 	(cd "$apt/deb" && apt-get $options download $debs)
@@ -161,6 +167,10 @@ initramfs() {
 			request.test) set -- -test.run "$request" ;;
 			*) set -- -test.skip '^(TestParse|Fuzz)' ;;
 			esac
+			if [ "$GUEST_RUN" != . ]; then
+				case $1 in -slowray=*) set -- "$1" ;; *) set -- ;; esac
+				set -- "$@" -test.run "$GUEST_RUN"
+			fi
 			$t -test.v -test.timeout 300s "$@" 2>&1
 			echo "status $?"
 		done
@@ -254,7 +264,7 @@ done
 # The programs whose calls sense/function counts, since there is no compiler in
 # there, and the libraries that they need.
 rm -rf "$keep/planted"
-if [ -z "$short$only$count" ]; then
+case "$packages " in *sense/function\ *)
 	mkdir -p "$keep/planted/lib"
 	$cc -O2 -pthread -o "$keep/planted/planted" internal/sense/function/testdata/planted.c
 	if [ "$arch" = arm64 ]; then
@@ -266,7 +276,8 @@ if [ -z "$short$only$count" ]; then
 		done
 	fi
 	go build -trimpath -o "$keep/planted/golang" ./internal/sense/function/testdata/golang
-fi
+	;;
+esac
 failed=0
 for suite in $suites; do
 	fetch "$suite"
