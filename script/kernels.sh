@@ -2,7 +2,7 @@
 # Boots Debian's kernels, from the oldest that slowray supports to the newest,
 # and runs the tests of slowray's BPF programs in each.
 # Usage: script/kernels.sh [--short | --instructions | --only PACKAGE] [suite ...]     (bullseye bookworm trixie sid)
-# ARCH: of the kernels, amd64 (the default) or arm64 (bookworm trixie trixie-16k sid; one has
+# ARCH: of the kernels, amd64 (the default) or arm64 (bookworm trixie sid sid-16k; the last has
 # pages of 16 KiB).
 # --short: only what slowray's commands tell there, in well under a minute each.
 # --instructions: how many instructions recording adds to a request: one CPU, whose clock
@@ -40,7 +40,7 @@ cc=gcc
 case $arch in
 amd64) suites=${*:-bullseye bookworm trixie sid} ;;
 arm64)
-	suites=${*:-bookworm trixie trixie-16k sid}
+	suites=${*:-bookworm trixie sid sid-16k}
 	keep=$keep/arm64
 	cc=aarch64-linux-gnu-gcc
 	;;
@@ -153,7 +153,7 @@ initramfs() {
 		echo; echo "kernel $(uname -r)" # after what the firmware printed
 		cd /tmp
 		# Of the accuracy tests those of presence: times need a real machine.
-		request='^Test(EveryRequestOnce|ConnectionsOlderThanStart|NamespacesAtOnce|LastRequestOnIdleConnection)$'
+		request='^Test(EveryRequestOnce|ConnectionsOlderThanStart|NamespacesAtOnce|LastRequestOnIdleConnection|StatusOfSentBytes)$'
 		[ -z "$SLOWRAY_INSTRUCTIONS" ] || request='^TestInstructions$'
 		for t in /bin/*.test; do
 			name=${t##*/}
@@ -167,10 +167,11 @@ initramfs() {
 			request.test) set -- -test.run "$request" ;;
 			*) set -- -test.skip '^(TestParse|Fuzz)' ;;
 			esac
-			if [ "$GUEST_RUN" != . ]; then
-				case $1 in -slowray=*) set -- "$1" ;; *) set -- ;; esac
-				set -- "$@" -test.run "$GUEST_RUN"
-			fi
+			[ "$GUEST_RUN" = . ] || case $name in
+			guest.test) ;;
+			kerneltest.test) set -- "$@" -test.run "$GUEST_RUN" ;;
+			*) set -- -test.run "$GUEST_RUN" ;;
+			esac
 			$t -test.v -test.timeout 300s "$@" 2>&1
 			echo "status $?"
 		done
@@ -209,7 +210,7 @@ boot() {
 	timeout -k 5 "$boot_limit" nice -n 10 $machine $clock -m 1024 \
 		-kernel "$keep/$1/vmlinuz" -initrd "$keep/$1.initramfs" \
 		-append "console=$console loglevel=5 panic=-1 softlockup_panic=1 mitigations=off $more" \
-		-nographic -no-reboot -nic none </dev/null | tr -d '\r' >"$2"
+		-nographic -no-reboot -nic none </dev/null | stdbuf -oL tr -d '\r' >"$2"
 }
 
 # tell LOG: one line for each check, what it skipped or missed under it; and to
