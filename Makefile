@@ -78,6 +78,7 @@ test-all: build check check-generated  ## every test: all incidents, kernels, a 
 	@script/setup.sh test lab
 	LAB_INCIDENTS=all script/test.sh
 	script/kernels.sh
+	ARCH=arm64 script/kernels.sh
 	script/fresh.sh
 	packaging/release-check
 	$(MAKE) bench
@@ -94,7 +95,8 @@ test-incidents:  ## every incident of the lab, each alone
 	@script/setup.sh go lab
 	LAB_INCIDENTS=all go test -count=1 -timeout 150m -v -run '^TestIncidents$$' ./lab
 
-test-kernels:  ## the BPF programs on Debian's kernels from 5.10 on, in QEMU
+test-kernels: export ARCH ?= amd64
+test-kernels:  ## the BPF programs on Debian's kernels in QEMU, from 5.10 on; with ARCH=arm64 from 6.1 on
 	script/kernels.sh
 
 bench: build  ## what slowray costs: benchmarks, and services with and without it

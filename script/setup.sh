@@ -4,8 +4,9 @@
 # --list: prints the packages instead.
 #
 # go: the Go toolchain of go.mod; fast: for make test-fast; demo, fleet-demo: for
-# these; lab: for all incidents; test: for the other tests; bench, fresh, kernels,
-# generate, release: for make bench, test-fresh, test-kernels, generate and release.
+# these; lab: for all incidents; test: for the other tests; bench, fresh, generate,
+# release: for make bench, test-fresh, generate and release; kernels-amd64, kernels-arm64:
+# for make test-kernels.
 set -eu
 cd "$(dirname "$0")/.."
 . script/progress.sh
@@ -36,11 +37,12 @@ packages() {
 		echo mariadb-server sysbench tcpdump python3
 		;;
 	fresh) echo debootstrap ;;
-	kernels) echo qemu-system-x86 busybox-static xz-utils gcc libc6-dev ;;
+	kernels-amd64) echo qemu-system-x86 busybox-static xz-utils gcc libc6-dev ;;
+	kernels-arm64) echo qemu-system-arm busybox-static xz-utils zstd gcc-aarch64-linux-gnu libc6-dev-arm64-cross ;;
 	release) echo rpm ;;
 	generate) echo clang-19 llvm-19 libbpf-dev ;;
 	*)
-		echo "setup: unknown part $1 (go, fast, demo, fleet-demo, test, lab, bench, fresh, kernels, generate, release)" >&2
+		echo "setup: unknown part $1 (go, fast, demo, fleet-demo, test, lab, bench, fresh, kernels-amd64, kernels-arm64, generate, release)" >&2
 		exit 1
 		;;
 	esac

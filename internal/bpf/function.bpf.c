@@ -51,21 +51,25 @@ static __always_inline __u64 place_of(void *ctx, const struct site *s, __u64 gor
 /*
  * Whether an entry at the place of the last one is a jump from that function
  * (a tail call), which leaves both to be returned from. The return address is
- * then that of the uprobe trampoline, in the last pages of the address space.
- * Otherwise the last one was left without a return.
+ * then that of the uprobe trampoline, in the last pages of the address space, which
+ * has 2^36 to 2^56 bytes. Otherwise the last one was left without a return.
  */
-static __always_inline int is_tail_call(const struct site *s, __u64 sp)
+static __always_inline int is_tail_call(void *ctx, const struct site *s, __u64 sp)
 {
 	__u64 back = 0;
 
-	if (machine != X86_64 || s->flags & GOROUTINE)
+	if (s->flags & GOROUTINE)
 		return 1;
-	bpf_probe_read_user(&back, sizeof(back), (void *)sp);
-	return back >> 16 == 0x7fffffff || back >> 16 == 0xffffffffff;
+	if (machine == X86_64)
+		bpf_probe_read_user(&back, sizeof(back), (void *)sp);
+	else
+		back = word_at(ctx, LINK_REGISTER);
+	back >>= 16;
+	return back >= (1 << 20) - 1 && !(back & (back + 1));
 }
 
 /* Forgets calls that can be under way no more, as there is one at place. */
-static __always_inline void drop_left(struct thread *t, const struct site *s, __u64 place)
+static __always_inline void drop_left(void *ctx, struct thread *t, const struct site *s, __u64 place)
 {
 	int i;
 
@@ -77,7 +81,7 @@ static __always_inline void drop_left(struct thread *t, const struct site *s, __
 		if (top >= MAX_FRAMES)
 			return;
 		f = frame_at(t, top);
-		if (f->sp > place || (f->sp == place && f->probe != s->probe && is_tail_call(s, place)))
+		if (f->sp > place || (f->sp == place && f->probe != s->probe && is_tail_call(ctx, s, place)))
 			return;
 		sum = sums_of(f->probe);
 		if (sum)
@@ -125,7 +129,7 @@ static __always_inline int entered(void *ctx, __u32 number, __u64 now)
 		if (s->flags & RESTARTS && top < MAX_FRAMES && frame_at(t, top)->sp == place &&
 		    frame_at(t, top)->probe == s->probe)
 			return 0;
-		drop_left(t, s, place);
+		drop_left(ctx, t, s, place);
 	}
 	__sync_fetch_and_add(&sum->calls, 1);
 	count_thread(s, pid_tgid, 1, 0);
@@ -354,8 +358,10 @@ struct bpf_raw_tracepoint_args {
 	__u64 args[2];
 };
 
-#define PT_REGS_CS 136
+#define PT_REGS_CS 136 /* x86-64 */
 #define USER32_CS 0x23
+#define PT_REGS_PSTATE 264 /* arm64 */
+#define PSR_MODE32_BIT 0x10
 
 /* The site of a system call's number; 32-bit programs number theirs otherwise. */
 static __always_inline __u32 *site_of_syscall(__u64 nr, void *regs)
@@ -366,6 +372,8 @@ static __always_inline __u32 *site_of_syscall(__u64 nr, void *regs)
 	if (!number || !*number)
 		return 0;
 	if (machine == X86_64 && word_at(regs, PT_REGS_CS) == USER32_CS)
+		return 0;
+	if (machine == ARM64 && word_at(regs, PT_REGS_PSTATE) & PSR_MODE32_BIT)
 		return 0;
 	return number;
 }

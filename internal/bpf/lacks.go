@@ -3,6 +3,7 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -33,8 +34,13 @@ func HaveFetchAtomics() error {
 	switch {
 	case err == nil:
 		return p.Close()
-	case errors.Is(err, unix.EINVAL): // "BPF_STX uses reserved fields"
-		return &LacksError{What: "atomic instructions with a result", Since: "5.12"}
+	case errors.Is(err, unix.EINVAL), // "BPF_STX uses reserved fields"
+		errors.Is(err, enotsupp): // by the compiler to machine code
+		since := "5.12"
+		if runtime.GOARCH == "arm64" {
+			since = "5.18" // 1902472b4fa9
+		}
+		return &LacksError{What: "atomic instructions with a result", Since: since}
 	}
 	return fmt.Errorf("probe atomic instructions: %w", err)
 }
@@ -68,3 +74,7 @@ func fetchAdd() *ebpf.ProgramSpec {
 }
 
 const fetchAddFrom = 7
+
+// enotsupp is the kernel's ENOTSUPP, which has no name in user space
+// (include/linux/errno.h).
+const enotsupp = unix.Errno(524)

@@ -67,6 +67,7 @@ const (
 	RequestVarOrderedStores  = "ordered_stores"
 	RequestVarPageConstant   = "page_constant"
 	RequestVarPagePasses     = "page_passes"
+	RequestVarPageToAddress  = "page_to_address"
 	RequestVarPageTries      = "page_tries"
 	RequestVarSampleMask     = "sample_mask"
 	RequestVarSendingSeen    = "sending_seen"
@@ -190,6 +191,7 @@ type RequestVariableSpecs struct {
 	OrderedStores *ebpf.VariableSpec `ebpf:"ordered_stores"`
 	PageConstant  *ebpf.VariableSpec `ebpf:"page_constant"`
 	PagePasses    *ebpf.VariableSpec `ebpf:"page_passes"`
+	PageToAddress *ebpf.VariableSpec `ebpf:"page_to_address"`
 	PageTries     *ebpf.VariableSpec `ebpf:"page_tries"`
 	SampleMask    *ebpf.VariableSpec `ebpf:"sample_mask"`
 	SendingSeen   *ebpf.VariableSpec `ebpf:"sending_seen"`
@@ -286,6 +288,7 @@ type RequestVariables struct {
 	OrderedStores *ebpf.Variable `ebpf:"ordered_stores"`
 	PageConstant  *ebpf.Variable `ebpf:"page_constant"`
 	PagePasses    *ebpf.Variable `ebpf:"page_passes"`
+	PageToAddress *ebpf.Variable `ebpf:"page_to_address"`
 	PageTries     *ebpf.Variable `ebpf:"page_tries"`
 	SampleMask    *ebpf.Variable `ebpf:"sample_mask"`
 	SendingSeen   *ebpf.Variable `ebpf:"sending_seen"`

@@ -23,6 +23,7 @@ func TestVerifier(t *testing.T) {
 		t.Skip("needs root")
 	}
 	_ = rlimit.RemoveMemlock()
+	loaded := 0
 	stats := ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}}
 	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){
 		"callerror": LoadCallError, "connect": LoadConnect, "dns": LoadDNS, "drop": LoadDrop, "flow": LoadFlow, "function": LoadFunction,
@@ -42,6 +43,7 @@ func TestVerifier(t *testing.T) {
 			}
 			log := c.Programs[program].VerifierLog
 			c.Close()
+			loaded++
 			m := processed.FindStringSubmatch(log)
 			if m == nil {
 				t.Errorf("%s: %s: no count of instructions in %q", name, program, log)
@@ -51,5 +53,8 @@ func TestVerifier(t *testing.T) {
 				t.Errorf("%s: %s: the verifier looked at %d instructions, more than %d", name, program, n, mostVerified)
 			}
 		}
+	}
+	if loaded == 0 {
+		t.Error("no program was loaded")
 	}
 }

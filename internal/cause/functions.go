@@ -163,7 +163,7 @@ func (e *executed) told(n int) string {
 var leading = []string{
 	"entry_SYSCALL_64_after_hwframe", "entry_SYSCALL_64", "do_syscall_64", "x64_sys_call", "el0t_64_sync", "el0_svc", "invoke_syscall", "do_el0_svc",
 	"el0t_64_sync_handler", "el0_svc_common", "ret_from_fork", "ret_from_fork_asm", "kthread",
-	"_start", "main", "__libc_start_main", "__libc_start_call_main", "__libc_start_main_impl", "start_thread", "clone", "clone3", "__clone", "__clone3",
+	"_start", "main", "__libc_start_main", "__libc_start_call_main", "__libc_start_main_impl", "start_thread", "thread_start", "clone", "clone3", "__clone", "__clone3",
 	"runtime.main", "main.main", "runtime.goexit", "runtime.mcall", "<module>", "{main}",
 }
 

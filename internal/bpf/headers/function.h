@@ -22,6 +22,7 @@
 /* Machines. */
 #define X86_64 1
 #define ARM64 2
+#define LINK_REGISTER (30 * 8) /* of arm64, in struct pt_regs */
 
 /* struct site.flags */
 #define BY_STACK 1 /* entries are distinguished by the stack pointer */
@@ -262,7 +263,7 @@ struct interval {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096); /* set before loading */
+	__uint(max_entries, 1 << 16); /* set before loading; at least the largest page there is */
 } intervals SEC(".maps");
 
 const volatile __u64 interval_ns = ~0ULL; /* from how long on */

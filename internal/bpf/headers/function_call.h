@@ -249,7 +249,7 @@ static __always_inline void record(void *ctx, void *stack, __u32 site, __u32 pro
 			if (machine == X86_64)
 				bpf_probe_read_user(&c->caller, sizeof(c->caller), (void *)word_at(ctx, reg_sp));
 			else
-				c->caller = word_at(ctx, 30 * 8);
+				c->caller = word_at(ctx, LINK_REGISTER);
 		}
 	}
 	c->with_values = with_args && (here || values);

@@ -86,18 +86,18 @@ static __always_inline __u32 payload(struct sk_buff *skb, __u32 bytes, __u8 *int
  *
  *	address = (page << PAGE_SHIFT) / sizeof(struct page) + page_constant
  *
- * which is a shift by 6 for pages of 4 KiB and structures of 64 bytes. The
- * constant differs from boot to boot (CONFIG_RANDOMIZE_MEMORY) and is not to be
- * had by name, but it is a multiple of 1 GiB, as both regions begin at such
- * addresses. So there is one candidate for each GiB of memory, and a received
+ * which is a shift by 6 for pages of 4 KiB (10 for arm64's of 64 KiB) and structures
+ * of 64 bytes. The constant differs from boot to boot (CONFIG_RANDOMIZE_MEMORY) and
+ * is not to be had by name, but it is a multiple of 1 GiB, as both regions begin at
+ * such addresses. So there is one candidate for each GiB of memory, and a received
  * buffer whose payload is known shows which one is right.
  */
+const volatile __u32 page_to_address = 6; /* the shift; set before loading */
 __u64 page_constant; /* 0 = not found yet */
 __u32 page_tries; /* candidates of this pass that were tried, each on one buffer */
 __u32 page_passes;
 
 #define GIB (1ULL << 30)
-#define PAGE_TO_ADDRESS 6
 #define TRIES 16 /* for each buffer */
 #define NEAR 64 /* candidates of the first pass; each further one has twice as many */
 #define PASSES 9 /* in the last one: 8 TiB either way */
@@ -137,7 +137,7 @@ static __noinline int find_page_constant(struct sk_buff *skb, __u32 bytes, __u64
 		return 0;
 	if (!first_fragment(skb, &page, &offset, &size) || size < 16)
 		return 0;
-	low = (page << PAGE_TO_ADDRESS) + offset;
+	low = (page << page_to_address) + offset;
 	anchor = (__u64)skb->head / GIB * GIB + low % GIB;
 	for (i = 0; i < TRIES; i++) {
 		/* 0, 1, -1, 2, -2 … GiB from where the buffer's header lies */
@@ -175,7 +175,7 @@ static __always_inline __u32 sent_payload(struct tcp_sock *tp, __u32 seq, __u32 
 	if (at >= have)
 		return 0;
 	have -= at;
-	address = (page << PAGE_TO_ADDRESS) + page_constant + offset + at;
+	address = (page << page_to_address) + page_constant + offset + at;
 #pragma unroll
 	for (i = 0; i < size / 8; i += 2) {
 		words[i] = FIRST_WORD(address + i * 8);

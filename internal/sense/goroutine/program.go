@@ -125,7 +125,7 @@ func (p *Program) loadedAt(b *budget.Budget, proc string) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("where the program was loaded: %w", err)
 	}
-	return m.Start - first&^0xfff, nil
+	return m.Start - first&^uint64(os.Getpagesize()-1), nil
 }
 
 // bytes is memory of the process; nil when not all of it can be read.

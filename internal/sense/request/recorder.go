@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -206,6 +207,7 @@ func (r *Recorder) load() error {
 		bpf.RequestVarWithLabels:    flag(r.opt.Labels),
 		bpf.RequestVarWithClosed:    flag(r.opt.Connections),
 		bpf.RequestVarOrderedStores: flag(runtime.GOARCH == "amd64"),
+		bpf.RequestVarPageToAddress: uint32(bits.TrailingZeros(uint(os.Getpagesize() / structPageBytes))),
 		bpf.RequestVarSlowNs:        uint64(r.opt.Slow),
 		bpf.RequestVarIdleNs:        uint64(idle),
 		bpf.RequestVarUnfinishedNs:  uint64(unfinished),
@@ -216,6 +218,9 @@ func (r *Recorder) load() error {
 	}
 	return r.loadSpec(spec)
 }
+
+// structPageBytes is sizeof(struct page) on kernels without debugging options.
+const structPageBytes = 64
 
 func flag(on bool) uint8 {
 	if on {

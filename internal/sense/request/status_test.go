@@ -43,7 +43,7 @@ func TestStatusOfSentBytes(t *testing.T) {
 	}
 	defer r.Close()
 	if r.sendingLink == nil {
-		t.Skip("this kernel has no tcp_sendmsg_locked to do without (Linux 6.16)")
+		t.Skip("SKIP: this kernel has no tcp_sendmsg_locked to do without (Linux 6.16)")
 	}
 	// How far a request's bytes lie from their buffer's header differs from buffer to
 	// buffer, and only some distances are tried on each. All requests come over one

@@ -26,7 +26,7 @@ var finer = []struct {
 	{observe.InsideMapLock, []inside{insideLock}, []string{
 		"lock_mm_and_find_vma", "mmap_read_lock", "mmap_write_lock", "vm_mmap_pgoff", "vm_munmap", "__vm_munmap", "do_mprotect_pkey", "__do_sys_brk", "do_brk",
 		"do_madvise", "madvise_", "do_user_addr_fault", "exc_page_fault", "asm_exc_page_fault", "do_page_fault", "do_mlock", "__mm_populate", "get_user_pages",
-		"exit_mm", "dup_mm", "dup_mmap", "__do_sys_mremap", "__x64_sys_mremap", "__access_remote_vm", "m_start", "proc_get_vma", "ksm_", "khugepaged"}},
+		"exit_mm", "dup_mm", "dup_mmap", "__do_sys_mremap", "__x64_sys_mremap", "__arm64_sys_mremap", "__access_remote_vm", "m_start", "proc_get_vma", "ksm_", "khugepaged"}},
 	{observe.InsideDirectory, []inside{insideLock}, []string{
 		"open_last_lookups", "path_openat", "do_unlinkat", "do_renameat2", "lock_rename", "filename_create", "iterate_dir", "lookup_slow", "__lookup_slow",
 		"do_rmdir", "do_mkdirat", "vfs_unlink", "vfs_rename", "walk_component", "path_lookupat", "lookup_one"}},

@@ -3,6 +3,7 @@ package wait
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
 	"strings"
 )
 
@@ -46,7 +47,8 @@ func (l *look) mapLocked(p *process) bool {
 // text is a C string in a process's memory, at most limit bytes.
 func (l *look) text(p *process, addr uint64, limit int) (string, bool) {
 	// To the end of the page and no further: what follows may not be there.
-	size := min(limit, 4096-int(addr&4095))
+	page := os.Getpagesize()
+	size := min(limit, page-int(addr&uint64(page-1)))
 	b := l.bytesAt(p, addr, size)
 	if b == nil {
 		return "", false
