@@ -15,7 +15,7 @@ export const levelWords = { grave: "explains half and more", middle: "explains a
 export const keyOf = (f) => `${f.cause}|${JSON.stringify(f.subject || {})}|${f.onset}`;
 
 export const ends = (f, to) => f.end ?? Math.min(to, now());
-export const bands = (list, to) => sorted(list).filter((f) => f.role !== "consequence").map((f) => ({ from: f.onset, to: ends(f, to), level: level(f), key: f.key }));
+export const bands = (list, to) => sorted(list).filter((f) => f.role !== "consequence").map((f) => ({ from: f.onset, to: ends(f, to), level: level(f), key: f.key, id: keyOf(f) }));
 export const lasted = (f) => f.end ? `${moment(f.onset)} to ${moment(f.end)} (${span(f.end - f.onset)})` : `since ${moment(f.onset)}, still`;
 
 export function subject(f) {
@@ -60,7 +60,8 @@ export class Lane extends Plot {
     if (!this.list) return;
     const wide = this.wide = this.rows.clientWidth || this.wide, rows = [];
     for (const f of this.list) {
-      const a = this.x(Math.max(this.from, f.onset)), b = Math.max(a + 4, this.x(Math.min(this.to, ends(f, this.to)))), text = clean(f.title, 90), need = Math.min(text.length * 7.3 + 18, 430);
+      const at = this.reached?.get(keyOf(f)) || { from: f.onset, to: ends(f, this.to) }; // as the charts below it show it
+      const a = this.x(Math.max(this.from, at.from)), b = Math.max(a + 4, this.x(Math.min(this.to, at.to))), text = clean(f.title, 90), need = Math.min(text.length * 7.3 + 18, 430);
       const side = b - a >= Math.min(need, 150) ? "in" : b + need < wide - right || a < wide / 2 ? "after" : "before";
       const room = side === "in" ? b - a : side === "after" ? Math.min(need, wide - b) : Math.min(need, a), low = side === "before" ? a - room : a, high = side === "after" ? b + room : b;
       let row = rows.find((r) => r.every((o) => high + 4 < o.low || low > o.high + 4));

@@ -9,6 +9,7 @@ import { chains } from "./chain.js";
 import { card, sorted } from "./findings.js";
 import { Flame } from "./flamegraph.js";
 import { beside } from "./meanwhile.js";
+import { waterfall as path, route, told, summary as spent } from "./path.js";
 import { menu, saveSVG, savePNG, saveJSON, saveCSV } from "./export.js";
 
 // steps are the rows of a waterfall: parts in their order, each from where the
@@ -93,7 +94,7 @@ export default function view(app) {
     element.dataset.id = app.route.id;
     app.losses.set("request", d.losses);
     draw(d, r);
-    await beside(app, r, element.querySelector(".meanwhile"), signal);
+    await beside(app, r, d.hops || [], element.querySelector(".meanwhile"), signal);
   }
 
   function draw(d, r) {
@@ -106,7 +107,8 @@ export default function view(app) {
       h("div", { class: "bar" }, h("a", { class: "act", href: app.address({ view: "requests" }) }, "‹ Requests"), h("span", { class: "grow" }), h("a", { class: "act", href: app.address({ view: "timeline", ep: key || app.route.ep, from: t - pad * 4, to: t + pad * 4, last: null, sel: [t, t + Math.max(1, r.total_us / 1e6)] }) }, "On the time line"), save(r, d)),
       h("h1", {}, h("span", {}, micros(r.total_us)), h("span", { class: "soft" }, r.side === "served" ? " answered by " : " called by "), name(p.container_name || p.comm || "an unknown process"), " ", h("bdi", { class: "name mono soft" }, ep)),
       r.label ? h("p", { class: "label" }, name(r.label, "mono")) : null,
-      h("p", { class: "summary" }, summary(r)),
+      h("p", { class: "summary" }, d.hops?.length > 1 ? spent(d.hops) : summary(r)),
+      d.hops?.length ? [h("h2", {}, route(d.hops)), path(app, d.hops, r.id), h("p", { class: "soft told" }, told(d.hops)), h("h2", {}, "Its own parts")] : null,
       waterfall(r),
       h("dl", { class: "facts" }, facts(r, t).map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
       (r.flags || []).length ? h("ul", { class: "flags" }, r.flags.map((f) => h("li", {}, h("b", {}, clean(f, 40).replaceAll("_", " ")), flags[f] ? `: ${flags[f]}` : ""))) : null,
@@ -124,7 +126,7 @@ export default function view(app) {
 
 function facts(r, t) {
   const p = r.process || {}, list = [["began", `${clock(t, 1)} (${ago(t)})`], ["status", h("span", { class: failed(r) ? "bad" : "" }, status(r))], [r.side === "served" ? "client" : "from", name(r.side === "served" ? `${r.peer_addr}:${r.peer_port}` : `${r.addr}:${r.port}`, "mono")],
-    ["process", [name(p.comm || "–"), p.pid ? ` ${p.pid}` : ""]], ["on its connection", `number ${count(r.seq)}`], ["received", bytes(r.bytes_in)], ["sent", bytes(r.bytes_out)], ["round trip", micros(r.rtt_us)], ["smallest round trip", micros(r.min_rtt_us)], ["sent again", plural(r.retrans || 0, "segment")]];
+    ["process", [name(p.comm || "–"), p.pid ? ` ${p.pid}` : ""]], ["on its connection", `number ${count(r.seq)}`], ["received", bytes(r.bytes_in)], ["sent", bytes(r.bytes_out)], ["round trip", micros(r.rtt_us)], ["smallest round trip", micros(r.min_rtt_us)], ["retransmitted", plural(r.retrans || 0, "segment")]];
   if (p.container || p.container_name) list.push(["container", name(p.container_name || p.container)]);
   if (p.unit) list.push(["unit", name(p.unit)]);
   if (r.weight > 1) list.push(["stands for", `${count(r.weight)} requests (sampled)`]);

@@ -3,13 +3,15 @@
 
 import { h, fill, steady, name, empty, choice } from "./dom.js";
 import { micros, rate, permille, count } from "./figure.js";
+import { clock } from "./clock.js";
 import { Link, Chart } from "./chart.js";
 import { Heat, bars } from "./heat.js";
 import { parts, serverParts } from "./parts.js";
-import { Endpoints, first, place, who, mean } from "./endpoints.js";
+import { Endpoints, first, place, who, mean, pace, idle } from "./endpoints.js";
 import { Lane, bands, strip, keyOf } from "./findings.js";
 import { Difference } from "./difference.js";
-import { rows } from "./requests.js";
+import { reach } from "./reach.js";
+import { rows, unlabelled } from "./requests.js";
 
 const blue = "#3f6fd1", ink = "var(--line-total)";
 
@@ -61,44 +63,46 @@ export default function timeline(app) {
   async function load(range, signal) {
     const { from, to } = range, at = { from, to };
     // A cursor on the last look's charts stays. What the list needs comes first: it says which endpoint is shown.
-    const [list, found, all] = await Promise.all([app.ask("api/endpoints", at, signal), app.ask("api/findings", at, signal), app.ask("api/series", { ...at, points: 40, ledger: 0 }, signal)]);
+    const [list, found, lines] = await Promise.all([app.ask("api/endpoints", at, signal), app.ask("api/findings", at, signal), app.ask("api/series", { ...at, points: 40, ledger: 0 }, signal)]);
     const known = list.endpoints || [], chosen = known.find((e) => e.key === app.route.ep) || !app.route.ep && first(known, found.findings);
     app.losses.set("endpoints", list.losses);
     app.losses.set("findings", found.losses);
-    endpoints.set(known, new Map((all.series || []).map((x) => [x.key, x.p99_us?.some((v) => v > 0) ? x.p99_us : x.rps || []])), chosen?.key, found.findings);
+    endpoints.set(known, new Map((lines.series || []).map((x) => [x.key, x.p99_us?.some((v) => v > 0) ? x.p99_us : x.rps || []])), chosen?.key, found.findings);
     link.selection = app.route.sel;
     steady(verdict, strip(found, app));
-    lane.set({ from, to, list: found.findings });
     center.classList.toggle("none", !chosen);
     if (!chosen) {
+      lane.set({ from, to, list: found.findings });
       steady(title, known.length || app.route.ep ? empty("This endpoint had no request in this time.", "Choose another one, or a longer time.") : empty("No request was seen in this time.", "Requests of every TCP service on this host appear by themselves: send one, or choose a longer time above."));
       return difference.load(range, null, null, signal);
     }
     const ep = chosen.key, q = { ...at, ep };
     const [series, histo, slowest] = await Promise.all([app.ask("api/series", { ...q, points: 300 }, signal), app.ask("api/histogram", q, signal),
-      app.ask("api/requests", { ...q, ...(app.route.sel ? { from: app.route.sel[0], to: app.route.sel[1] } : {}), sort: "slow", limit: 8 }, signal)]);
+      app.ask("api/requests", { ...q, ...(app.route.sel ? { from: app.route.sel[0], to: app.route.sel[1] } : {}), sort: "slow", limit: 8, side: ep.startsWith("called|") ? "called" : "served", paths: 1 }, signal)]);
     app.losses.set("series", series.losses);
     app.losses.set("requests", slowest.losses);
     head(chosen, range);
     const one = (series.series || []).find((x) => x.key === ep) || (series.series || [])[0] || {};
-    const frame = { from, to, step: series.step || 1, t: series.t || [], findings: bands(found.findings, to).map((f) => ({ ...f, far: f.key && f.key !== ep })) };
+    const all = bands(found.findings, to), step = series.step || 1, t = series.t || [], reached = all.map((f) => reach(f, { t, step, values: one.p99_us }, all));
+    const frame = { from, to, step, t, findings: reached.map((f) => ({ ...f, far: f.key && f.key !== ep })) };
+    lane.set({ from, to, list: found.findings, reached: new Map(reached.map((f) => [f.id, f])) });
     shown = { series: one, frame };
     for (const k of ["time", "rps", "net", "loss"]) charts[k].set({ ...frame, values: one });
     ledger(shown);
-    const t = histo.heat?.t || [];
-    heat.set({ ...frame, heat: histo.heat, heatStep: histo.heat?.step || (t.length > 1 ? t[1] - t[0] : frame.step) });
+    const ht = histo.heat?.t || [];
+    heat.set({ ...frame, heat: histo.heat, heatStep: histo.heat?.step || (ht.length > 1 ? ht[1] - ht[0] : step) });
     link.mark(app.route.sel);
     steady(slow, h("div", { class: "bar" }, h("h2", {}, "Slowest requests"), h("small", { class: "soft" }, app.route.sel ? "in the selected range" : "in this time"), h("span", { class: "grow" }), h("a", { class: "act", href: app.address({ view: "requests", ep, ...(app.route.sel ? { from: app.route.sel[0], to: app.route.sel[1], sel: null, last: null } : {}) }) }, "All requests")),
-      rows(app, slowest.requests, { brief: true }));
+      rows(app, slowest.requests, { brief: true }), unlabelled(slowest.requests));
     fill(histogram, bars(histo.buckets));
     await difference.load(range, app.route.sel, ep, signal);
   }
 
-  function head(e) {
+  function head(e, range) {
     const p = e.process || {};
     steady(title, h("h1", {}, h("span", { class: `way ${e.side}` }, e.side === "served" ? "in" : "out"), name(who(e)), h("bdi", { class: "name mono soft" }, place(e))),
-      h("p", { class: "soft where" }, [e.side === "served" ? "requests answered here" : "requests sent from here", p.comm && p.comm !== who(e) ? name(p.comm) : null, p.pid ? `pid ${p.pid}` : null, p.container_name || p.container ? name(`container ${p.container_name || p.name || p.container}`) : null, p.unit ? name(p.unit) : null].filter(Boolean).flatMap((x, i) => i ? [" · ", x] : [x])),
-      h("dl", { class: "facts" }, [["requests", count(e.requests)], ["per second", rate(e.rps)], ["errors", count(e.errors)], ["mean", micros(mean(e))], ["p50", micros(e.total_us?.p50)], ["p99", micros(e.total_us?.p99)], ["slowest", micros(e.total_us?.max)], ["server p99", micros(e.server_us?.p99)], ["round trip", micros(e.rtt_us)], ["loss", permille(e.loss_permille)]]
+      h("p", { class: "soft where" }, [e.side === "served" ? "requests answered here" : "requests sent from here", p.comm && p.comm !== who(e) ? name(p.comm) : null, p.pid ? `pid ${p.pid}` : null, p.container_name || p.container ? name(`container ${p.container_name || p.name || p.container}`) : null, p.unit ? name(p.unit) : null, idle(e, range) ? h("b", {}, `no request since ${clock(e.last)}`) : null].filter(Boolean).flatMap((x, i) => i ? [" · ", x] : [x])),
+      h("dl", { class: "facts" }, [["requests", count(e.requests)], ["per second", rate(pace(e))], ["errors", count(e.errors)], ["mean", micros(mean(e))], ["p50", micros(e.total_us?.p50)], ["p99", micros(e.total_us?.p99)], ["slowest", micros(e.total_us?.max)], ["server p99", micros(e.server_us?.p99)], ["round trip", micros(e.rtt_us)], ["loss", permille(e.loss_permille)]]
         .map(([k, v]) => h("div", { class: k === "errors" && e.errors > 0 ? "bad" : "" }, h("dt", {}, k), h("dd", {}, v)))));
   }
 
