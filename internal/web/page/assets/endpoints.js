@@ -95,7 +95,7 @@ export class Endpoints {
     const list = (this.endpoints || []).filter((e) => !text || `${e.side} ${e.process?.comm || ""} ${who(e)} ${place(e)}`.toLowerCase().includes(text));
     list.sort(by ? (a, b) => by(a) - by(b) || (a.key < b.key ? -1 : 1) : (a, b) => who(a).localeCompare(who(b)) || a.port - b.port);
     if (!list.length) {
-      steady(this.list, h("li", {}, text ? empty("No endpoint is called so.", "Shorten what is searched for.") : empty("No request was seen in this time.", "Choose a longer time above, or send a request to a service on this host.")));
+      steady(this.list, h("li", {}, text ? empty("No endpoint is called so.", "Shorten what is searched for.") : h("p", { class: "soft more" }, "No endpoint in this time.")));
       return;
     }
     steady(this.list, list.slice(0, MOST).map((e) => h("li", {}, this.item(e))), list.length > MOST ? h("li", { class: "soft more" }, `${count(list.length - MOST)} more: filter to see them.`) : null,

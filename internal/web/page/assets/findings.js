@@ -1,10 +1,11 @@
 // Findings: what is wrong, since when, how sure, and how to mend it.
 
-import { h, clean, button, fill, steady, empty, tells } from "./dom.js";
-import { count, evidence, percent, plural } from "./figure.js";
+import { h, clean, button, fill, steady, empty, name, tells } from "./dom.js";
+import { count, evidence, micros, percent, plural, rate } from "./figure.js";
 import { clock, span, moment, other, now } from "./clock.js";
 import { menu, saveCSV, saveJSON } from "./export.js";
 import { Plot, spark, right } from "./chart.js";
+import { first, pace, who } from "./endpoints.js";
 
 // level is how grave a finding is, by how much of the trouble it explains.
 export const level = (f) => f.role === "consequence" ? "follows" : (f.share ?? 0) >= 0.5 ? "grave" : (f.share ?? 0) >= 0.1 ? "middle" : "light";
@@ -90,7 +91,7 @@ export function card(f, app, open = false) {
       h("dd", {}, clean(evidence(e.value, e.limit, e.unit), 800)), h("dd", { class: "source" }, clean(e.source, 200)))))] : null,
     f.chain?.length ? h("p", { class: "soft" }, `${plural(f.chain.length, "hop")} of waiting: ${f.chain.map((x) => clean(x.comm || x.process?.comm, 30)).join(" → ")}`) : null,
     fix.text ? h("p", {}, h("b", {}, "Fix: "), clean(fix.text, 800)) : null,
-    commands("Now", fix.commands), commands("To last", fix.persist),
+    commands("Now", fix.commands), commands("Permanent", fix.persist),
     f.prove?.command ? commands("Prove it", [f.prove.command]) : null,
     h("p", { class: "acts" }, h("a", { class: "act", href: app.address({ view: "timeline", ep: f.key || app.route.ep, from: f.onset - pad, to: Math.min(now(), to + pad), last: null, sel: [f.onset, to] }) }, "Show this time"),
       f.key ? h("a", { class: "act", href: app.address({ view: "requests", ep: f.key, from: f.onset, to, last: null, sel: null }) }, "Slowest requests in it") : null));
@@ -113,33 +114,54 @@ function commands(label, list) {
     }));
 }
 
+// verdict is the first line, as a report has it: PROBLEM, OK or UNKNOWN, of whom, and how
+// bad it is.
+export function verdict(d, endpoints, app) {
+  const roots = (d.findings || []).filter((f) => f.role !== "consequence"), served = (endpoints || []).filter((e) => e.side === "served");
+  const line = (word, level, ...text) => h("p", { class: `verdict-line ${level}`, role: "status" }, h("b", {}, word), " ", text);
+  if (roots.length) {
+    const e = first(served, d.findings), errors = e?.requests > 0 ? e.errors / e.requests : 0, f = sorted(roots)[0];
+    const text = e ? [name(who(e), "strong"), ` :${e.port}  p99 ${micros(e.total_us?.p99)}`, errors >= 0.005 ? `, ${percent(errors)} errors` : ""] : [subject(f)];
+    return line("PROBLEM", "problem", text, f.end ? `, ${lasted(f)}` : ` since ${moment(f.onset)}`, roots.length > 1 ? `; ${plural(roots.length, "cause")}` : "");
+  }
+  if (d.judged === null) return line("UNKNOWN", "unknown", "nothing was judged in this time yet: a window is judged at its end, each minute by default");
+  const unchecked = d.not_checked?.length || 0, out = d.ruled_out?.length || 0;
+  if (unchecked > out) return line("UNKNOWN", "unknown", `${unchecked} of ${unchecked + out} causes could not be checked`);
+  if (!served.length) return line("OK", "ok", "no TCP service had traffic");
+  return line("OK", "ok", `${plural(served.length, "service")}, ${rate(served.reduce((a, e) => a + pace(e), 0))} req/s, p99 ${micros(Math.max(...served.map((e) => e.total_us?.p99 || 0)))}${served.length > 1 ? " at most" : ""}`);
+}
+
+// rest is what was looked for besides, in a line.
+const rest = (d, app) => d.judged === null || !d.ruled_out?.length && !d.not_checked?.length ? null
+  : h("p", { class: "soft rest-line" }, h("a", { href: app.address({ view: "findings" }) }, `${count(d.ruled_out?.length || 0)} causes ruled out`), d.not_checked?.length ? `, ${count(d.not_checked.length)} not checked` : "", " in the last window");
+
 // strip shows the gravest findings in a row, above the time line.
 export function strip(d, app) {
   const list = d.findings;
   const some = sorted(list).filter((f) => f.role !== "consequence"), follow = (list || []).length - some.length;
-  if (!some.length && d.judged === null) return h("p", { class: "fine" }, h("i", { class: "tick none", "aria-hidden": "true" }), "Nothing was judged in this time yet: findings come at the end of each window, a minute by default.");
-  if (!some.length) return h("p", { class: "fine" }, h("i", { class: "tick", "aria-hidden": "true" }), "No cause of slowness was found in this time.", h("a", { href: app.address({ view: "findings" }) }, "What was ruled out"));
-  return h("div", { class: "strip-findings" }, some.slice(0, 3).map((f) => h("a", { class: `brief ${level(f)}`, href: app.address({ view: "findings", cause: keyOf(f).slice(0, 200) }), "data-key": keyOf(f) },
-    h("b", {}, clean(f.title, 120)), h("span", {}, subject(f)), h("span", { class: "soft" }, [f.share !== undefined && f.share !== null ? `${percent(f.share)} of ${clean(f.of, 90)} · ` : "", lasted(f)]))),
-    some.length > 3 || follow ? h("a", { class: "brief rest", href: app.address({ view: "findings" }) }, [some.length > 3 ? h("b", {}, `${some.length - 3} more`) : null, follow ? h("span", { class: "soft" }, plural(follow, "consequence")) : null, h("span", {}, "All findings")]) : null);
+  if (!some.length) return rest(d, app);
+  return [h("div", { class: "strip-findings" }, some.slice(0, 3).map((f) => h("a", { class: `brief ${level(f)}`, href: app.address({ view: "findings", cause: keyOf(f).slice(0, 200) }), "data-key": keyOf(f) },
+    h("b", {}, clean(f.title, 120)), h("span", {}, subject(f)), h("span", { class: "soft" }, [f.share !== undefined && f.share !== null ? `${percent(f.share)} of ${clean(f.of, 90)} · ` : "", lasted(f)]), f.fix?.commands?.length ? h("code", { class: "fix", title: "the fix, first command" }, clean(f.fix.commands[0], 300)) : null)),
+    some.length > 3 || follow ? h("a", { class: "brief rest", href: app.address({ view: "findings" }) }, [some.length > 3 ? h("b", {}, `${some.length - 3} more`) : null, follow ? h("span", { class: "soft" }, plural(follow, "consequence")) : null, h("span", {}, "All findings")]) : null), rest(d, app)];
 }
 
 // The view of all of them, with what was ruled out and not checked.
 export default function view(app) {
-  const top = h("div", { class: "bar" }), list = h("div", { class: "cards" }), rest = h("div", {}), element = h("div", { class: "page" }, top, list, rest), open = new Set();
+  const line = h("div", { class: "verdict" }), top = h("div", { class: "bar" }), list = h("div", { class: "cards" }), others = h("div", {}), element = h("div", { class: "page" }, line, top, list, others), open = new Set();
   let fresh = true, cause = null; // the one that was asked for
   async function load(range, signal) {
-    const d = await app.ask("api/findings", { from: range.from, to: range.to }, signal);
+    const at = { from: range.from, to: range.to }, [d, known] = await Promise.all([app.ask("api/findings", at, signal), app.ask("api/endpoints", at, signal)]);
     app.losses.set("findings", d.losses);
     const all = sorted(d.findings);
     if (app.route.cause !== cause) fresh = true;
     cause = app.route.cause;
     for (const c of list.querySelectorAll("details.finding")) open[c.open ? "add" : "delete"](c.firstChild.dataset.key);
+    steady(line, verdict(d, known.endpoints, app));
     fill(top, h("h1", {}, all.length ? plural(all.filter((f) => f.role !== "consequence").length, "cause") : "Nothing found"), h("span", { class: "grow" }),
       menu("findings", [["Table (CSV)", () => saveCSV(["cause", "title", "role", "verdict", "share", "of", "subject", "onset", "end", "text"], all.map((f) => [f.cause, f.title, f.role, f.verdict, f.share, f.of, subject(f), clock(f.onset), f.end ? clock(f.end) : "", f.text]), "findings")], ["All of it (JSON)", () => saveJSON(d, "findings")], ["Report (JSON)", `api/report?from=${range.from}&to=${range.to}`]]));
     steady(list, all.length ? all.map((f, i) => card(f, app, open.has(keyOf(f)) || fresh && (app.route.cause ? keyOf(f).startsWith(app.route.cause) : i === 0)))
-      : d.judged === null ? empty("Nothing was judged in this time yet.", "Findings come at the end of each window, a minute by default.") : empty("No cause of slowness was found in this time.", "If something was slow, drag over that time in the time line: what differed then is told there."));
-    fill(rest, lists("Ruled out", d.ruled_out, "They were looked for, and were not it."), lists("Not checked", d.not_checked, "They could not be looked for here."));
+      : d.judged === null ? empty("Nothing was judged in this time yet.", "Findings come at the end of each window, a minute by default.") : empty("No cause of slowness was found in this time.", "If something was slow: drag over that time in the time line to see what differed, choose a longer time above, or judge now: ", h("code", {}, "slowray why"), "."));
+    fill(others, lists("Ruled out", d.ruled_out, "in the last window"), lists("Not checked", d.not_checked, "with the reason"));
     if (fresh && cause) list.querySelector(".finding[open]")?.scrollIntoView({ block: "start" });
     fresh = false;
   }

@@ -1,6 +1,6 @@
 // Requests one by one: the slowest, or as they came.
 
-import { h, s, name, clean, steady, empty, choice, tells } from "./dom.js";
+import { h, s, name, clean, steady, empty, quiet, choice, tells } from "./dom.js";
 import { micros, count, percent, plural } from "./figure.js";
 import { moment, other } from "./clock.js";
 import { shares } from "./parts.js";
@@ -83,7 +83,7 @@ export default function view(app) {
       pick("Endpoint", "ep", [["", "all endpoints"], ...eps]), pick("Side", "side", [["", "in and out"], ["served", "in: answered here"], ["called", "out: called from here"]]), pick("Least time", "slow", least), pick("Status", "status", [["", "any status"], ["ok", "ok"], ["error", "errors"]]),
       choice("Order", [["slow", "slowest"], ["time", "latest"]], r.sort || "slow", (v) => app.go({ sort: v === "slow" ? null : v })),
       menu("requests", [["Table (CSV)", query("api/requests", { ...q, limit: MOST, format: "csv" })], ["All of it (JSON)", query("api/requests", { ...q, limit: MOST })]]));
-    steady(list, unlabelled(d.requests), rows(app, d.requests), more && limit < MOST ? h("p", { class: "acts" }, h("button", { type: "button", class: "act", on: { click: () => { limit = Math.min(MOST, limit * 3); app.reload(); } } }, "Show more")) : null);
+    steady(list, unlabelled(d.requests), !lines && !known.endpoints?.length ? quiet(app) : rows(app, d.requests), more && limit < MOST ? h("p", { class: "acts" }, h("button", { type: "button", class: "act", on: { click: () => { limit = Math.min(MOST, limit * 3); app.reload(); } } }, "Show more")) : null);
   }
   return { element, load };
 }

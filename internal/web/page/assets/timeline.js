@@ -1,14 +1,14 @@
 // The time line: the charts of an endpoint, with findings on them, and what was
 // different in a range that is selected.
 
-import { h, fill, steady, name, empty, choice } from "./dom.js";
+import { h, fill, steady, name, empty, quiet, choice } from "./dom.js";
 import { micros, rate, permille, count } from "./figure.js";
 import { clock } from "./clock.js";
 import { Link, Chart } from "./chart.js";
 import { Heat, bars } from "./heat.js";
 import { parts, serverParts } from "./parts.js";
 import { Endpoints, first, place, who, mean, pace, idle } from "./endpoints.js";
-import { Lane, bands, strip, keyOf } from "./findings.js";
+import { Lane, bands, strip, verdict as judged, keyOf } from "./findings.js";
 import { Difference } from "./difference.js";
 import { reach } from "./reach.js";
 import { rows, unlabelled } from "./requests.js";
@@ -35,9 +35,9 @@ export default function timeline(app) {
   const endpoints = new Endpoints(app), verdict = h("div", { class: "verdict" }), title = h("div", { class: "title" });
   const difference = new Difference(app, (sel) => link.zoom(sel)), slow = h("section", { class: "slow" }), histogram = h("div", {});
   let split = true, log = false, shown = null;
-  const center = h("div", { class: "center" }, verdict, title, lane.element, charts.time.element, charts.ledger.element,
+  const center = h("div", { class: "center" }, title, lane.element, charts.time.element, charts.ledger.element,
     h("div", { class: "pair" }, charts.rps.element, charts.net.element, charts.loss.element, heat.element), slow, histogram);
-  const element = h("div", { class: "timeline" }, endpoints.element, center, difference.element);
+  const element = h("div", { class: "timeline" }, verdict, endpoints.element, center, difference.element); // what is wrong comes first
   knobs();
 
   function knobs() {
@@ -69,11 +69,11 @@ export default function timeline(app) {
     app.losses.set("findings", found.losses);
     endpoints.set(known, new Map((lines.series || []).map((x) => [x.key, x.p99_us?.some((v) => v > 0) ? x.p99_us : x.rps || []])), chosen?.key, found.findings);
     link.selection = app.route.sel;
-    steady(verdict, strip(found, app));
+    steady(verdict, judged(found, known, app), strip(found, app));
     center.classList.toggle("none", !chosen);
     if (!chosen) {
       lane.set({ from, to, list: found.findings });
-      steady(title, known.length || app.route.ep ? empty("This endpoint had no request in this time.", "Choose another one, or a longer time.") : empty("No request was seen in this time.", "Requests of every TCP service on this host appear by themselves: send one, or choose a longer time above."));
+      steady(title, known.length || app.route.ep ? empty("This endpoint had no request in this time.", "Choose another one, or a longer time.") : quiet(app));
       return difference.load(range, null, null, signal);
     }
     const ep = chosen.key, q = { ...at, ep };
