@@ -21,7 +21,15 @@ import (
 type mock struct {
 	mu      sync.Mutex
 	instead map[string]any
+	stopped int64 // s that have passed since the end of the story
 	asked   chan string
+}
+
+// stop lets time pass in which nothing comes.
+func (m *mock) stop(seconds int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stopped = seconds
 }
 
 // tells changes what is reported in place of answers.
@@ -66,6 +74,7 @@ func (m *mock) answer(w http.ResponseWriter, r *http.Request) {
 	var answer any
 	m.mu.Lock()
 	instead, ok := m.instead[r.URL.Path]
+	stopped := m.stopped
 	m.mu.Unlock()
 	if ok {
 		if status, is := instead.(int); is {
@@ -75,6 +84,9 @@ func (m *mock) answer(w http.ResponseWriter, r *http.Request) {
 		answer = instead
 	} else {
 		answer = tell(r)
+		if status, is := answer.(object); is && r.URL.Path == "/api/status" {
+			status["now"] = noon + stopped
+		}
 	}
 	json.NewEncoder(w).Encode(answer)
 }

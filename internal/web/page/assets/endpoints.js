@@ -28,11 +28,13 @@ const QUIET = 15; // s without a request, from which it is said
 export const idle = (e, range) => range.live && e.last > 0 && range.to - e.last > Math.max(QUIET, (range.to - range.from) / 60);
 
 // first is the endpoint shown when none is chosen: served, with most time, or
-// with some and a grave finding.
+// with some and a grave finding; of a path through this host the one that is asked from
+// elsewhere.
 export function first(list, findings) {
   const share = new Map();
   for (const f of findings || []) if (f.key && f.role !== "consequence") share.set(f.key, Math.max(share.get(f.key) || 0, f.share || 0));
-  const score = (e) => (e.side === "served" ? 1 : 1e-6) * weight(e) * (1 + 4 * (share.get(e.key) || 0));
+  const inner = new Set(list.filter((e) => e.side === "called").map((e) => `${e.netns} ${e.addr} ${e.port}`));
+  const score = (e) => (e.side !== "served" ? 1e-6 : inner.has(`${e.netns} ${e.addr} ${e.port}`) ? 0.1 : 1) * weight(e) * (1 + 4 * (share.get(e.key) || 0));
   return list.slice().sort((a, b) => score(b) - score(a) || (a.key < b.key ? -1 : 1))[0];
 }
 

@@ -77,6 +77,11 @@ export class Lane extends Plot {
   point() { /* as they do */ }
 }
 
+const CONVINCE = 3; // lines of evidence that stand there at once
+
+const grounds = (list) => h("dl", { class: "grounds" }, list.map((e) => h("div", {}, h("dt", {}, clean(e.fact, 300)),
+  h("dd", {}, clean(evidence(e.value, e.limit, e.unit), 800)), h("dd", { class: "source" }, clean(e.source, 200)))));
+
 // card tells all of a finding; it opens.
 export function card(f, app, open = false) {
   const fix = f.fix || {}, box = h("details", { class: `finding ${level(f)}`, open, "data-cause": clean(f.cause, 80) });
@@ -87,8 +92,8 @@ export function card(f, app, open = false) {
     h("span", { class: "since", title: f.end ? `${other(f.onset)} to ${other(f.end)}` : other(f.onset) }, f.verdict === "proved" ? h("span", { class: "badge good" }, "proved") : null, lasted(f))));
   const body = h("div", { class: "body" }, h("p", {}, sentence(f)), f.shares?.length > 2 ? h("p", { class: "soft shares" }, "how much, window by window: ", spark(f.shares.map((x) => x.share), Math.min(260, 12 + f.shares.length * 8), 22)) : null,
     f.role === "consequence" ? h("p", { class: "soft" }, f.consequence_of ? `It follows from ${clean(f.consequence_of, 80)}: fix that first.` : "It follows from another finding: fix that first.") : null,
-    f.evidence?.length ? [h("h3", {}, "Evidence"), h("dl", { class: "grounds" }, f.evidence.map((e) => h("div", {}, h("dt", {}, clean(e.fact, 300)),
-      h("dd", {}, clean(evidence(e.value, e.limit, e.unit), 800)), h("dd", { class: "source" }, clean(e.source, 200)))))] : null,
+    f.evidence?.length ? [h("h3", {}, "Evidence"), grounds(f.evidence.slice(0, CONVINCE)),
+      f.evidence.length > CONVINCE ? h("details", { class: "more-grounds" }, h("summary", { "data-key": `${keyOf(f)} evidence` }, `${f.evidence.length - CONVINCE} more`), grounds(f.evidence.slice(CONVINCE))) : null] : null,
     f.chain?.length ? h("p", { class: "soft" }, `${plural(f.chain.length, "hop")} of waiting: ${f.chain.map((x) => clean(x.comm || x.process?.comm, 30)).join(" → ")}`) : null,
     fix.text ? h("p", {}, h("b", {}, "Fix: "), clean(fix.text, 800)) : null,
     commands("Now", fix.commands), commands("Permanent", fix.persist),
@@ -118,10 +123,10 @@ function commands(label, list) {
 // bad it is.
 export function verdict(d, endpoints, app) {
   const roots = (d.findings || []).filter((f) => f.role !== "consequence"), served = (endpoints || []).filter((e) => e.side === "served");
-  const line = (word, level, ...text) => h("p", { class: `verdict-line ${level}`, role: "status" }, h("b", {}, word), " ", text);
+  const line = (word, level, ...text) => h("p", { class: `verdict-line ${level}`, role: "status" }, h("b", {}, word), text);
   if (roots.length) {
-    const e = first(served, d.findings), errors = e?.requests > 0 ? e.errors / e.requests : 0, f = sorted(roots)[0];
-    const text = e ? [name(who(e), "strong"), ` :${e.port}  p99 ${micros(e.total_us?.p99)}`, errors >= 0.005 ? `, ${percent(errors)} errors` : ""] : [subject(f)];
+    const e = first(endpoints || [], d.findings), errors = e?.requests > 0 ? e.errors / e.requests : 0, f = sorted(roots)[0];
+    const text = e ? [name(who(e), "strong"), ` :${e.port}\u2003p99 ${micros(e.total_us?.p99)}`, errors >= 0.005 ? `, ${percent(errors)} errors` : ""] : [subject(f)];
     return line("PROBLEM", "problem", text, f.end ? `, ${lasted(f)}` : ` since ${moment(f.onset)}`, roots.length > 1 ? `; ${plural(roots.length, "cause")}` : "");
   }
   if (d.judged === null) return line("UNKNOWN", "unknown", "nothing was judged in this time yet: a window is judged at its end, each minute by default");
@@ -155,12 +160,13 @@ export default function view(app) {
     const all = sorted(d.findings);
     if (app.route.cause !== cause) fresh = true;
     cause = app.route.cause;
-    for (const c of list.querySelectorAll("details.finding")) open[c.open ? "add" : "delete"](c.firstChild.dataset.key);
+    for (const c of list.querySelectorAll("details")) open[c.open ? "add" : "delete"](c.firstChild.dataset.key);
     steady(line, verdict(d, known.endpoints, app));
     fill(top, h("h1", {}, all.length ? plural(all.filter((f) => f.role !== "consequence").length, "cause") : "Nothing found"), h("span", { class: "grow" }),
       menu("findings", [["Table (CSV)", () => saveCSV(["cause", "title", "role", "verdict", "share", "of", "subject", "onset", "end", "text"], all.map((f) => [f.cause, f.title, f.role, f.verdict, f.share, f.of, subject(f), clock(f.onset), f.end ? clock(f.end) : "", f.text]), "findings")], ["All of it (JSON)", () => saveJSON(d, "findings")], ["Report (JSON)", `api/report?from=${range.from}&to=${range.to}`]]));
     steady(list, all.length ? all.map((f, i) => card(f, app, open.has(keyOf(f)) || fresh && (app.route.cause ? keyOf(f).startsWith(app.route.cause) : i === 0)))
       : d.judged === null ? empty("Nothing was judged in this time yet.", "Findings come at the end of each window, a minute by default.") : empty("No cause of slowness was found in this time.", "If something was slow: drag over that time in the time line to see what differed, choose a longer time above, or judge now: ", h("code", {}, "slowray why"), "."));
+    for (const c of list.querySelectorAll("details.more-grounds")) c.open = open.has(c.firstChild.dataset.key);
     fill(others, lists("Ruled out", d.ruled_out, "in the last window"), lists("Not checked", d.not_checked, "with the reason"));
     if (fresh && cause) list.querySelector(".finding[open]")?.scrollIntoView({ block: "start" });
     fresh = false;
