@@ -6,6 +6,8 @@
 #   since LAB_SINCE (a revision); make test-fast: those that take little time
 # make test-all   every test: all incidents, kernels, a fresh machine, and what slowray costs
 # make docs   write docs/causes anew, from the declarations of the causes
+# make screenshots   the pictures of the page in docs, anew: script/screenshots.sh says what
+#   it needs
 # make scoreboard   docs/scoreboard.md and the table of confidence, from RESULTS, which
 #   slowray lab bench --out wrote
 # make test-incidents   every incident of the lab, each alone
@@ -25,7 +27,7 @@ BUILT = $(if $(VERSION),-X main.built=$(VERSION))
 
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 
-.PHONY: run demo fleet-demo scoreboard build deb generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
+.PHONY: run demo fleet-demo screenshots scoreboard build deb generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray bin/slowray-lab
 
@@ -70,6 +72,10 @@ generate:
 docs:
 	@script/setup.sh go
 	go generate ./internal/catalogue
+
+screenshots: build
+	@script/setup.sh go
+	@script/screenshots.sh
 
 # The committed objects must be what the sources compile to.
 check-generated: generate

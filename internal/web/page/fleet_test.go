@@ -198,9 +198,7 @@ func TestFleetPage(t *testing.T) {
 	b.says("#notice", "at least 60 seconds")
 }
 
-// TestPictureOfFleetDocs makes the picture of docs/fleet.md:
-//
-//	SLOWRAY_PICTURES=$PWD/docs go test ./internal/web/page -run TestPictureOfFleetDocs
+// TestPictureOfFleetDocs makes the picture of docs/fleet.md, see script/screenshots.sh.
 func TestPictureOfFleetDocs(t *testing.T) {
 	if os.Getenv("SLOWRAY_PICTURES") == "" {
 		t.Skip("makes a picture where SLOWRAY_PICTURES says")

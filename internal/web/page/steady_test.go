@@ -133,7 +133,7 @@ func TestFindingMarksWhatTheChartShows(t *testing.T) {
 	} {
 		got := eval[string](b, fmt.Sprintf(`import("/assets/reach.js").then(({ reach }) => {
 			const values = %q.split(" ").map((x) => x === "-" ? null : +x), band = { from: %s, to: %s };
-			const r = reach(band, { t: values.map((_, i) => i * 10), step: 10, values }, [band]);
+			const r = reach(band, { t: values.map((_, i) => i * 10), step: 10, lists: [values.map((v) => v === null ? null : 7), values] }, [band]);
 			return r.from + " " + r.to;
 		})`, c.values, c.from, c.to))
 		if got != c.want {

@@ -6,11 +6,16 @@ const FAR = 120; // s that the chart may show it before and after
 
 const median = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
 
-// reach is the time of a finding, and the time next to it in which the values stay
-// nearer to those during it than to those of the time without a finding. d: {t, step,
-// values}; bands: all findings.
+// reach is the time of a finding, and the time next to it in which one of several lists of
+// values stays nearer to those during it than to those of the time without a finding.
+// d: {t, step, lists}; bands: all findings.
 export function reach(band, d, bands) {
-  const { t, step, values = [] } = d, inside = (b, i) => t[i] + step > b.from && t[i] < b.to;
+  const all = d.lists.map((values) => one(band, { ...d, values: values || [] }, bands));
+  return { ...band, from: Math.min(band.from, ...all.map((x) => x.from)), to: Math.max(band.to, ...all.map((x) => x.to)) };
+}
+
+function one(band, d, bands) {
+  const { t, step, values } = d, inside = (b, i) => t[i] + step > b.from && t[i] < b.to;
   const known = t.map((_, i) => i).filter((i) => values[i] !== null && values[i] !== undefined);
   const during = known.filter((i) => inside(band, i)).map((i) => values[i]), rest = known.filter((i) => !bands.some((b) => inside(b, i))).map((i) => values[i]);
   if (!during.length || rest.length < 3) return band;
@@ -18,7 +23,8 @@ export function reach(band, d, bands) {
   if (!(high > usual * 1.5)) return band; // this chart does not show it
   let { from, to } = band;
   const first = t.findIndex((_, i) => inside(band, i)), last = t.findLastIndex((_, i) => inside(band, i));
-  for (let i = first - 1; i >= 0 && values[i] >= half && t[i] > band.from - FAR; i--) from = t[i];
-  for (let i = last + 1; i < t.length && values[i] >= half && t[i] < band.to + FAR; i++) to = t[i] + step;
-  return { ...band, from, to };
+  const shows = (i) => values[i] >= half && !bands.some((b) => b !== band && inside(b, i)); // what another one explains is that one's
+  for (let i = first - 1; i >= 0 && shows(i) && t[i] > band.from - FAR; i--) from = t[i];
+  for (let i = last + 1; i < t.length && shows(i) && t[i] < band.to + FAR; i++) to = t[i] + step;
+  return { from, to };
 }

@@ -83,7 +83,7 @@ export default function timeline(app) {
     app.losses.set("requests", slowest.losses);
     head(chosen, range);
     const one = (series.series || []).find((x) => x.key === ep) || (series.series || [])[0] || {};
-    const all = bands(found.findings, to), step = series.step || 1, t = series.t || [], reached = all.map((f) => reach(f, { t, step, values: one.p99_us }, all));
+    const all = bands(found.findings, to), step = series.step || 1, t = series.t || [], reached = all.map((f) => reach(f, { t, step, lists: [one.p99_us, one.p50_us, one.network_us, one.loss_permille] }, all));
     const frame = { from, to, step, t, findings: reached.map((f) => ({ ...f, far: f.key && f.key !== ep })) };
     lane.set({ from, to, list: found.findings, reached: new Map(reached.map((f) => [f.id, f])) });
     shown = { series: one, frame };
