@@ -62,7 +62,7 @@ func (s *server) joined(ctx context.Context, q *query, list []store.Request, los
 		at[requestID(&links.all[i])] = i
 	}
 	own := len(q.keys) > 0 || q.side != 0
-	told := map[int]bool{}
+	listed := map[int]bool{}
 	out := make([]line, 0, len(list))
 	for i := range list {
 		r := &list[i]
@@ -72,10 +72,10 @@ func (s *server) joined(ctx context.Context, q *query, list []store.Request, los
 			continue
 		}
 		top := links.top(n)
-		if told[top] {
+		if listed[top] {
 			continue
 		}
-		told[top] = true
+		listed[top] = true
 		if !own {
 			r = &links.all[top]
 		}

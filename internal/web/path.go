@@ -242,7 +242,7 @@ type hop struct {
 	called, served *store.Request
 }
 
-// maxHops is how many steps of a path are told.
+// maxHops is how many steps of a path are listed.
 const maxHops = 16
 
 // top is the record that all of a request's path hangs on.

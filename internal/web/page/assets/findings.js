@@ -1,4 +1,4 @@
-// Findings: what is wrong, since when, how sure, and how to mend it.
+// Findings: what is wrong, since when, how sure, and how to fix it.
 
 import { h, clean, button, fill, steady, empty, name, tells } from "./dom.js";
 import { count, evidence, micros, percent, plural, rate } from "./figure.js";
@@ -15,9 +15,12 @@ export const sorted = (list) => (list || []).slice().sort((a, b) => (a.role === 
 export const levelWords = { grave: "explains half and more", middle: "explains a tenth and more", light: "explains less", follows: "follows from another finding" };
 export const keyOf = (f) => `${f.cause}|${JSON.stringify(f.subject || {})}|${f.onset}`;
 
-export const ends = (f, to) => f.end ?? Math.min(to, now());
+// ends is when a finding ended; one that goes on was seen up to the end of its last window.
+export const ends = (f, to) => f.end ?? Math.min(to, now(), f.shares?.length && f.shares.length < MOST ? f.shares.at(-1).to : Infinity);
+const MOST = 500; // windows that an answer tells of
+const LATE = 150; // s after its last window, from which nobody knows that it goes on: windows of a minute, judged at their end
 export const bands = (list, to) => sorted(list).filter((f) => f.role !== "consequence").map((f) => ({ from: f.onset, to: ends(f, to), level: level(f), key: f.key, id: keyOf(f) }));
-export const lasted = (f) => f.end ? `${moment(f.onset)} to ${moment(f.end)} (${span(f.end - f.onset)})` : `since ${moment(f.onset)}, still`;
+export const lasted = (f) => f.end || now() - ends(f, now()) > LATE ? `${moment(f.onset)} to ${moment(ends(f, now()))} (${span(ends(f, now()) - f.onset)})` : `since ${moment(f.onset)}, still`;
 
 export function subject(f) {
   const x = f.subject || {}, list = [];
@@ -127,16 +130,16 @@ export function verdict(d, endpoints, app) {
   if (roots.length) {
     const e = first(endpoints || [], d.findings), errors = e?.requests > 0 ? e.errors / e.requests : 0, f = sorted(roots)[0];
     const text = e ? [name(who(e), "strong"), ` :${e.port}\u2003p99 ${micros(e.total_us?.p99)}`, errors >= 0.005 ? `, ${percent(errors)} errors` : ""] : [subject(f)];
-    return line("PROBLEM", "problem", text, f.end ? `, ${lasted(f)}` : ` since ${moment(f.onset)}`, roots.length > 1 ? `; ${plural(roots.length, "cause")}` : "");
+    return line("PROBLEM", "problem", text, lasted(f).startsWith("since") ? ` since ${moment(f.onset)}` : `, ${lasted(f)}`, roots.length > 1 ? `; ${plural(roots.length, "cause")}` : "");
   }
   if (d.judged === null) return line("UNKNOWN", "unknown", "nothing was judged in this time yet: a window is judged at its end, each minute by default");
   const unchecked = d.not_checked?.length || 0, out = d.ruled_out?.length || 0;
   if (unchecked > out) return line("UNKNOWN", "unknown", `${unchecked} of ${unchecked + out} causes could not be checked`);
   if (!served.length) return line("OK", "ok", "no TCP service had traffic");
-  return line("OK", "ok", `${plural(served.length, "service")}, ${rate(served.reduce((a, e) => a + pace(e), 0))} req/s, p99 ${micros(Math.max(...served.map((e) => e.total_us?.p99 || 0)))}${served.length > 1 ? " at most" : ""}`);
+  return line("OK", "ok", `${plural(served.length, "service")}, ${rate(served.reduce((a, e) => a + pace(e, app), 0))} req/s, p99 ${micros(Math.max(...served.map((e) => e.total_us?.p99 || 0)))}${served.length > 1 ? " at most" : ""}`);
 }
 
-// rest is what was looked for besides, in a line.
+// rest is what else was looked for, in a line.
 const rest = (d, app) => d.judged === null || !d.ruled_out?.length && !d.not_checked?.length ? null
   : h("p", { class: "soft rest-line" }, h("a", { href: app.address({ view: "findings" }) }, `${count(d.ruled_out?.length || 0)} causes ruled out`), d.not_checked?.length ? `, ${count(d.not_checked.length)} not checked` : "", " in the last window");
 

@@ -4,9 +4,9 @@
 import { h, fill } from "./dom.js";
 import { began, rows } from "./requests.js";
 
-// beside fills a place with them. It is an addition: when it cannot be had, the place
+// meanwhile fills a place with them. It is an addition: when it cannot be had, the place
 // stays empty.
-export async function beside(app, r, hops, at, signal) {
+export async function meanwhile(app, r, hops, at, signal) {
   const from = began(r), to = from + Math.max(r.total_us / 1e6, 0.001), around = { from: from - 1, to: to + 1 };
   if (r.side !== "served" || !(r.ledger_us?.["server.call"] > 0) && r.ledger_us?.["server.cpu"] !== undefined) return;
   try {

@@ -32,7 +32,7 @@ export function route(hops, brief = false) {
     const who = answers(hop), same = list.find((x) => x.hop && x.who === who);
     if (same) same.n++; else list.push({ who, n: 1, hop });
   }
-  return h("span", { class: "route" }, list.map((x, i) => [i ? h("span", { class: "soft" }, " → ") : null, name(x.who, x.hop === hops[0] ? "strong" : ""), x.n > 1 ? h("small", {}, ` ×${x.n}`) : null]));
+  return h("span", { class: "route" }, list.map((x, i) => [i ? h("span", { class: "soft" }, " → ") : null, h("span", { class: "stop" }, name(x.who, x.hop === hops[0] ? "strong" : ""), x.n > 1 ? h("small", {}, ` ×${x.n}`) : null)]));
 }
 
 // own is the time of a step that its own calls do not account for.
@@ -42,11 +42,15 @@ function own(list, i) {
   return us;
 }
 
-// most is the step that took most of the time itself, its share, and its greatest part.
+// most is the service that took most of the time itself, its share, and its greatest part.
 function most(hops) {
-  const list = steps(hops), mine = list.map((_, i) => own(list, i)), us = Math.max(...mine), x = list[mine.indexOf(us)];
-  const part = shares(x.r.ledger_us, true).filter((p) => p.part.key !== "server.call").sort((a, b) => b.us - a.us)[0];
-  return { who: x.who, us, share: percent(Math.min(1, us / (list[0].us || 1))), part: part && `${part.part.name} ${micros(part.us)}` };
+  const list = steps(hops), by = new Map();
+  list.forEach((x, i) => {
+    const have = by.get(x.who) || { who: x.who, us: 0, most: 0, r: x.r }, mine = own(list, i);
+    by.set(x.who, { who: x.who, us: have.us + mine, most: Math.max(have.most, mine), r: mine > have.most ? x.r : have.r });
+  });
+  const x = [...by.values()].sort((a, b) => b.us - a.us)[0], part = shares(x.r.ledger_us, true).filter((p) => p.part.key !== "server.call").sort((a, b) => b.us - a.us)[0];
+  return { who: x.who, us: x.us, share: percent(Math.min(1, x.us / (list[0].us || 1))), part: part && `${part.part.name} ${micros(part.us)}` };
 }
 
 export function where(hops) {
@@ -100,4 +104,4 @@ export function waterfall(app, hops, id) {
     }));
 }
 
-export const told = (hops) => `${plural(hops.length, "step")}. Only what certainly belongs to this request is joined.`;
+export const note = (hops) => `${plural(hops.length, "step")}. Only what certainly belongs to this request is joined.`;

@@ -49,7 +49,7 @@ export function rows(app, list, { brief = false } = {}) {
   const most = Math.max(...list.map((r) => r.hops ? length(r.hops) : r.total_us)) || 1;
   const open = (r) => app.address({ view: "request", id: r.id });
   return h("table", { class: `requests ${brief ? "few" : ""}` },
-    h("thead", {}, h("tr", {}, ["Began", brief ? null : "Endpoint", "Client", "Status", "Total", "Where the time went"].filter(Boolean).map((t) => h("th", { scope: "col", class: t === "Total" ? "n" : "" }, t)))),
+    h("thead", {}, h("tr", {}, ["Began", brief ? null : "Endpoint", "Client", "Status", "Total", "Time breakdown"].filter(Boolean).map((t) => h("th", { scope: "col", class: t === "Total" ? "n" : "" }, t)))),
     h("tbody", {}, list.map((r) => h("tr", { data: { go: r.id }, on: { click: (e) => { if (!e.target.closest("a")) location.hash = open(r); } } },
       h("td", { class: "when" }, h("a", { href: open(r), "data-key": r.id, title: other(began(r), 1) }, moment(began(r), 1))),
       brief ? null : h("td", { class: "ep" }, h("span", { class: `way ${r.side}` }, r.side === "served" ? "in" : "out"), r.hops ? route(r.hops, true)
@@ -79,7 +79,7 @@ export default function view(app) {
     };
     const eps = (known.endpoints || []).slice(0, 300).map((e) => [e.key, clean(`${e.side === "served" ? "in" : "out"} ${e.process?.comm || "?"} ${e.addr}:${e.port}`, 60)]);
     if (r.ep && !eps.some(([k]) => k === r.ep)) eps.push([r.ep, clean(r.ep.split("|").slice(2).join(" "), 60)]);
-    steady(bar, h("h1", {}, "Requests"), h("small", { class: "soft" }, [total === null ? d.stand_for ? plural(d.stand_for, "request") : "more than can be counted" : d.stand_for > total ? `${count(total)} stored, which stand for ${count(d.stand_for)}` : plural(total, "request"), more ? `the ${r.sort === "time" ? "latest" : "slowest"} ${count(shown)} are shown` : "", lines < shown && total !== null ? `as ${plural(lines, "line")}: what belongs to one request is one` : ""].filter(Boolean).join(", ")), h("span", { class: "grow" }),
+    steady(bar, h("h1", {}, "Requests"), h("small", { class: "soft" }, [total === null ? d.stand_for ? plural(d.stand_for, "request") : "more than can be counted" : d.stand_for > total ? `${count(total)} stored, which stand for ${count(d.stand_for)}` : plural(total, "request"), more ? `the ${r.sort === "time" ? "latest" : "slowest"} ${count(shown)} are shown` : "", lines < shown && total !== null ? `in ${plural(lines, "line")}` : ""].filter(Boolean).join(", ")), h("span", { class: "grow" }),
       pick("Endpoint", "ep", [["", "all endpoints"], ...eps]), pick("Side", "side", [["", "in and out"], ["served", "in: answered here"], ["called", "out: called from here"]]), pick("Least time", "slow", least), pick("Status", "status", [["", "any status"], ["ok", "ok"], ["error", "errors"]]),
       choice("Order", [["slow", "slowest"], ["time", "latest"]], r.sort || "slow", (v) => app.go({ sort: v === "slow" ? null : v })),
       menu("requests", [["Table (CSV)", query("api/requests", { ...q, limit: MOST, format: "csv" })], ["All of it (JSON)", query("api/requests", { ...q, limit: MOST })]]));

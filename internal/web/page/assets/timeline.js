@@ -7,7 +7,7 @@ import { clock } from "./clock.js";
 import { Link, Chart } from "./chart.js";
 import { Heat, bars } from "./heat.js";
 import { parts, serverParts } from "./parts.js";
-import { Endpoints, first, place, who, mean, pace, idle } from "./endpoints.js";
+import { Endpoints, first, place, who, mean, pace, idle, latest } from "./endpoints.js";
 import { Lane, bands, strip, verdict as judged, keyOf } from "./findings.js";
 import { Difference } from "./difference.js";
 import { reach } from "./reach.js";
@@ -25,7 +25,7 @@ export default function timeline(app) {
     time: new Chart(link, { title: "Response time", height: 190, format: micros, series: [
       { key: "p99_us", name: "p99", color: ink, cls: "total" }, { key: "p50_us", name: "p50", color: ink, dash: "4 3" },
       { key: "server_p99_us", name: "server p99", color: blue }, { key: "server_p50_us", name: "server p50", color: blue, dash: "4 3" }] }),
-    ledger: new Chart(link, { title: "Where a request's time goes", note: "mean of each request", height: 170, format: micros, stack: true, series: parts.map((p) => ({ ...p })) }),
+    ledger: new Chart(link, { title: "Time breakdown", note: "mean of each request", height: 170, format: micros, stack: true, series: parts.map((p) => ({ ...p })) }),
     rps: new Chart(link, { title: "Requests", note: "per second", height: 130, format: rate, series: [{ key: "rps", name: "requests", color: "#5a7a96", area: true }, { key: "errors", name: "errors", color: "#cf3b36" }] }),
     net: new Chart(link, { title: "Network", height: 130, format: micros, series: [{ key: "network_us", name: "network", color: "#2f8a45" }, { key: "rtt_us", name: "round trip", color: "#a87b00", dash: "4 3" }] }),
     loss: new Chart(link, { title: "Loss", note: "segments retransmitted", height: 130, format: permille, series: [{ key: "loss_permille", name: "lost", color: "#cf3b36", area: true }] }),
@@ -81,7 +81,7 @@ export default function timeline(app) {
       app.ask("api/requests", { ...q, ...(app.route.sel ? { from: app.route.sel[0], to: app.route.sel[1] } : {}), sort: "slow", limit: 8, side: ep.startsWith("called|") ? "called" : "served", paths: 1 }, signal)]);
     app.losses.set("series", series.losses);
     app.losses.set("requests", slowest.losses);
-    head(chosen, range);
+    head(chosen);
     const one = (series.series || []).find((x) => x.key === ep) || (series.series || [])[0] || {};
     const all = bands(found.findings, to), step = series.step || 1, t = series.t || [], reached = all.map((f) => reach(f, { t, step, lists: [one.p99_us, one.p50_us, one.network_us, one.loss_permille] }, all));
     const frame = { from, to, step, t, findings: reached.map((f) => ({ ...f, far: f.key && f.key !== ep })) };
@@ -98,11 +98,11 @@ export default function timeline(app) {
     await difference.load(range, app.route.sel, ep, signal);
   }
 
-  function head(e, range) {
+  function head(e) {
     const p = e.process || {};
     steady(title, h("h1", {}, h("span", { class: `way ${e.side}` }, e.side === "served" ? "in" : "out"), name(who(e)), h("bdi", { class: "name mono soft" }, place(e))),
-      h("p", { class: "soft where" }, [e.side === "served" ? "requests answered here" : "requests sent from here", p.comm && p.comm !== who(e) ? name(p.comm) : null, p.pid ? `pid ${p.pid}` : null, p.container_name || p.container ? name(`container ${p.container_name || p.name || p.container}`) : null, p.unit ? name(p.unit) : null, idle(e, range) ? h("b", {}, `no request since ${clock(e.last)}`) : null].filter(Boolean).flatMap((x, i) => i ? [" · ", x] : [x])),
-      h("dl", { class: "facts" }, [["requests", count(e.requests)], ["per second", rate(pace(e))], ["errors", count(e.errors)], ["mean", micros(mean(e))], ["p50", micros(e.total_us?.p50)], ["p99", micros(e.total_us?.p99)], ["slowest", micros(e.total_us?.max)], ["server p99", micros(e.server_us?.p99)], ["round trip", micros(e.rtt_us)], ["loss", permille(e.loss_permille)]]
+      h("p", { class: "soft where" }, [e.side === "served" ? "requests answered here" : "requests sent from here", p.comm && p.comm !== who(e) ? name(p.comm) : null, p.pid ? `pid ${p.pid}` : null, p.container_name || p.container ? name(`container ${p.container_name || p.name || p.container}`) : null, p.unit ? name(p.unit) : null, idle(e, app) ? h("b", {}, `no request since ${clock(latest(e, app))}`) : null].filter(Boolean).flatMap((x, i) => i ? [" · ", x] : [x])),
+      h("dl", { class: "facts" }, [["requests", count(e.requests)], ["per second", rate(pace(e, app))], ["errors", count(e.errors)], ["mean", micros(mean(e))], ["p50", micros(e.total_us?.p50)], ["p99", micros(e.total_us?.p99)], ["slowest", micros(e.total_us?.max)], ["server p99", micros(e.server_us?.p99)], ["round trip", micros(e.rtt_us)], ["loss", permille(e.loss_permille)]]
         .map(([k, v]) => h("div", { class: k === "errors" && e.errors > 0 ? "bad" : "" }, h("dt", {}, k), h("dd", {}, v)))));
   }
 
