@@ -4,7 +4,7 @@
 #   page-*.png, fleet-page.png   of a made-up host and fleet, the same each time: they
 #                                need Chromium, and neither root nor ClickHouse
 #   page-six-phases.png          of a recording of the lab's tcprt-six-phases, which needs
-#                                root and takes two minutes
+#                                root, two minutes, and a host that does nothing else
 cd "$(dirname "$0")/.."
 pictures=$(realpath "${1:-docs}")
 command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || {

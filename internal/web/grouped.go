@@ -20,7 +20,7 @@ const (
 	// farther back only where it is among the requests of the answer itself.
 	joinBefore = 2 * time.Second
 	// joinMost is how many records are held for it.
-	joinMost = 100_000
+	joinMost = 20_000
 	// flushLate is how long after its end a request is counted at most.
 	flushLate = 2 * time.Second
 	// aLong request leaves a record whatever the sampling (record.always), and so
@@ -46,12 +46,12 @@ type line struct {
 // joined is requests in their order, those of one path as one: under its top, or,
 // where certain endpoints or a side were asked for, under the first of them.
 func (s *server) joined(ctx context.Context, q *query, list []store.Request, lost *losses) ([]line, error) {
-	all, whole, err := s.around(ctx, list)
+	if len(list) == 0 {
+		return nil, nil
+	}
+	all, err := s.around(ctx, list)
 	if err != nil {
 		return nil, err
-	}
-	if !whole {
-		lost.add("requests are shown one by one, not with what belongs to them: ask for fewer, or a shorter time", int64(len(list)))
 	}
 	end := time.Now().Add(joinTime)
 	links := newLinks(all, func(all []store.Request, served, call *store.Request) bool {
@@ -62,12 +62,13 @@ func (s *server) joined(ctx context.Context, q *query, list []store.Request, los
 		at[requestID(&links.all[i])] = i
 	}
 	own := len(q.keys) > 0 || q.side != 0
-	listed := map[int]bool{}
+	listed, apart := map[int]bool{}, int64(0)
 	out := make([]line, 0, len(list))
 	for i := range list {
 		r := &list[i]
 		n, ok := at[requestID(r)]
 		if !ok {
+			apart++
 			out = append(out, line{request: r})
 			continue
 		}
@@ -81,6 +82,7 @@ func (s *server) joined(ctx context.Context, q *query, list []store.Request, los
 		}
 		out = append(out, line{r, hopsJSON(links, top, n)})
 	}
+	lost.add("requests are shown without what belongs to them: ask for fewer, or a shorter time", apart)
 	return out, nil
 }
 
@@ -107,8 +109,8 @@ func hopsJSON(l *links, top, chosen int) []hopJSON {
 var errEnough = errors.New("enough")
 
 // around is what is stored of the time in which the requests ran, the requests
-// included; false when that is too much.
-func (s *server) around(ctx context.Context, list []store.Request) ([]store.Request, bool, error) {
+// included; only of some of them where it is too much.
+func (s *server) around(ctx context.Context, list []store.Request) ([]store.Request, error) {
 	var spans []timeRange
 	for i := range list {
 		at := time.Unix(0, list[i].StartNS)
@@ -129,23 +131,25 @@ func (s *server) around(ctx context.Context, list []store.Request) ([]store.Requ
 		})
 		return errors.Join(err, stop)
 	}
-	for i := 0; i < len(spans); {
+	// What had begun long before, and slow requests: a second record of one does no harm.
+	err := read(store.Query{From: spans[0].from.Add(-longAgo), To: spans[len(spans)-1].to, Side: observe.Served, MinTotal: aLong})
+	if errors.Is(err, errEnough) {
+		all = nil
+	}
+	for i := 0; err == nil && i < len(spans); {
 		span := spans[i]
 		for i++; i < len(spans) && spans[i].from.Before(span.to.Add(joinBefore)); i++ {
 			span.to = latest(span.to, spans[i].to)
 		}
-		err := read(store.Query{From: span.from, To: span.to})
-		if err == nil { // what had begun long before
-			err = read(store.Query{From: span.from.Add(-longAgo), To: span.from, Side: observe.Served, MinTotal: aLong})
-		}
-		if errors.Is(err, errEnough) {
-			return slices.Clone(list), false, nil
-		}
-		if err != nil {
-			return nil, false, err
+		whole := len(all)
+		if err = read(store.Query{From: span.from, To: span.to}); errors.Is(err, errEnough) {
+			all = all[:whole] // what fits one thing alone can be told of a whole time only
 		}
 	}
-	return all, true, nil
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return all, err
 }
 
 // oneByOne says whether a process takes its next request when it has answered the one

@@ -264,6 +264,26 @@ func TestRequestsByPath(t *testing.T) {
 	}
 }
 
+// Where there is too much to look at, requests stand alone, and that is listed.
+func TestTooMuchToJoin(t *testing.T) {
+	m := &memory{from: noon, to: noon.Add(time.Hour)}
+	for i := range int64(joinMost + 1) {
+		m.reqs = append(m.reqs, end("s", "busy", 9, fmt.Sprintf("192.0.2.%d:4000", i%200), "192.0.2.9:80", 30_000*ms+i*ms/100, ms, 0))
+	}
+	m.reqs = append(shop(), m.reqs...)
+	type answer struct {
+		Requests []struct{ Hops []struct{} }
+		Losses   []observe.Loss
+	}
+	a := ask[answer](t, serve(t, m, Options{}), fmt.Sprintf("/api/requests?paths=1&limit=20&from=%d&to=%d", noon.Unix(), noon.Add(time.Hour).Unix()))
+	alone := slices.ContainsFunc(a.Losses, func(l observe.Loss) bool {
+		return strings.Contains(l.What, "without what belongs to them") && l.Count == 13
+	})
+	if len(a.Requests) != 14 || len(a.Requests[0].Hops) != 4 || !alone {
+		t.Errorf("%d requests, losses %+v", len(a.Requests), a.Losses)
+	}
+}
+
 // counting is a history whose seconds count more requests than are stored, each of
 // which took 95 ms.
 type counting struct {

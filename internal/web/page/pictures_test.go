@@ -73,7 +73,18 @@ func TestPictureOfRecording(t *testing.T) {
 	if shown == nil {
 		t.Fatalf("no application asks others in %s", dir)
 	}
-	from, to := shown.First.Add(-3*time.Second), shown.Last.Add(5*time.Second)
+	e := &shown.Endpoint
+	var first, last int64 // sums may be of minutes, seconds are exact
+	if err := r.Points(store.Query{Side: observe.Served, Comm: e.Comm, Port: e.Port}, time.Second, func(s *store.Second) bool {
+		if first == 0 {
+			first = s.At
+		}
+		last = s.At
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	from, to := time.Unix(first-3, 0), time.Unix(last+5, 0)
 	windows, err := r.Observations(from, to)
 	if err != nil || len(windows) == 0 {
 		t.Fatalf("%d windows, %v", len(windows), err)
@@ -86,7 +97,6 @@ func TestPictureOfRecording(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &shown.Endpoint
 	b := openAt(t, 1360, 1230, handler, fmt.Sprintf("/#/?theme=light&from=%d&to=%d&ep=%s", from.Unix(), to.Unix(), fmt.Sprintf("served%%7C%d%%7C%s%%7C%d%%7C%s", e.NetNS, e.Addr, e.Port, e.Comm)))
 	b.settle("timeline")
 	b.until(`document.querySelector(".chart path.line")`)
