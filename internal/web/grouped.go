@@ -43,8 +43,8 @@ type line struct {
 	hops    []hopJSON // nil: nothing is known to belong to it
 }
 
-// joined is requests in their order, those of one path as one: under its top, or,
-// where certain endpoints or a side were asked for, under the first of them.
+// joined is requests in their order, those of one path as one, under its top. Where
+// certain endpoints or a side were asked for, each of their requests is one.
 func (s *server) joined(ctx context.Context, q *query, list []store.Request, lost *losses) ([]line, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -72,14 +72,16 @@ func (s *server) joined(ctx context.Context, q *query, list []store.Request, los
 			out = append(out, line{request: r})
 			continue
 		}
-		top := links.top(n)
-		if listed[top] {
+		top, one := links.top(n), n
+		if !own {
+			r, one = &links.all[top], top
+		} else if twin := links.twin[n]; twin >= 0 {
+			one = min(n, twin)
+		}
+		if listed[one] {
 			continue
 		}
-		listed[top] = true
-		if !own {
-			r = &links.all[top]
-		}
+		listed[one] = true
 		out = append(out, line{r, hopsJSON(links, top, n)})
 	}
 	lost.add("requests are shown without what belongs to them: ask for fewer, or a shorter time", apart)

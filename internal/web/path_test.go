@@ -235,6 +235,9 @@ func TestRequestsByPath(t *testing.T) {
 	if len(a.Requests) != 1 || a.Requests[0].Process.Comm != "php-fpm8.2" || len(a.Requests[0].Hops) != 4 || !a.Requests[0].Hops[1].Chosen {
 		t.Errorf("%+v", a.Requests)
 	}
+	if a := ask[answer](t, h, "/api/requests?paths=1&side=called&ep=called%7C1%7C127.0.0.1%7C3306%7Cphp-fpm8.2&"+at); len(a.Requests) != 2 || len(a.Requests[1].Hops) != 4 {
+		t.Errorf("two calls of one request: %+v", a.Requests)
+	}
 	if a := ask[answer](t, h, "/api/request?id="+a.Requests[0].ID); len(a.Hops) != 4 || a.Request.Process.Comm != "php-fpm8.2" {
 		t.Errorf("%+v", a)
 	}
