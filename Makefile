@@ -11,7 +11,7 @@ BUILT = $(if $(VERSION),-X main.built=$(VERSION))
 
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 
-.PHONY: help run demo fleet-demo scoreboard build deb rpm release release-check generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
+.PHONY: help run demo fleet-demo screenshots scoreboard build deb rpm release release-check generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray bin/slowray-lab  ## build slowray and slowray-lab, which is slowray lab
 
@@ -61,6 +61,10 @@ generate:  ## compile the BPF programs, whose objects are committed
 docs:  ## write docs/causes, from the declarations of the causes
 	@script/setup.sh go
 	go generate ./internal/catalogue
+
+screenshots: build  ## make the pictures of docs (script/screenshots.sh says what it needs)
+	@script/setup.sh go
+	@script/screenshots.sh
 
 check-generated: generate  ## fail where the committed objects are not what the sources compile to
 	git diff --exit-code -- internal/bpf lab/drop

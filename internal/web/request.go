@@ -36,6 +36,7 @@ func (s *server) request(ctx context.Context, q *query) (answer, error) {
 	moment := timeRange{from, from.Add(max(time.Duration(r.TotalNS()), 1))}
 	out := struct {
 		Request  json.RawMessage   `json:"request"`
+		Hops     []hopJSON         `json:"hops,omitempty"` // its path, where anything of it is known
 		Wait     *chainsJSON       `json:"wait"`
 		Stacks   *frameJSON        `json:"stacks"`
 		Because  map[string]string `json:"because"`
@@ -44,6 +45,12 @@ func (s *server) request(ctx context.Context, q *query) (answer, error) {
 		Unit     string            `json:"unit,omitempty"`
 		Losses   losses            `json:"losses"`
 	}{Request: requestJSON(r), Because: map[string]string{}, Losses: losses{}}
+	q.side = r.Side // it stays the one that was asked for
+	lines, err := s.joined(ctx, q, []store.Request{*r}, &out.Losses)
+	if err != nil {
+		return answer{}, err
+	}
+	out.Hops = lines[0].hops
 	sums, err := s.source.Endpoints(store.Query{From: moment.from.Add(-time.Minute), To: moment.to.Add(time.Minute)})
 	if err != nil {
 		return answer{}, err

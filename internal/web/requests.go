@@ -112,9 +112,26 @@ func (s *server) requests(ctx context.Context, q *query) (answer, error) {
 	if q.csv {
 		return answer{table: requestTable(p.list), file: "requests.csv"}, nil
 	}
-	rows := make([]json.RawMessage, 0, len(p.list))
+	lines := make([]line, 0, len(p.list))
 	for i := range p.list {
-		rows = append(rows, requestJSON(&p.list[i]))
+		lines = append(lines, line{request: &p.list[i]})
+	}
+	if q.paths {
+		if lines, err = s.joined(ctx, q, p.list, &lost); err != nil {
+			return answer{}, err
+		}
+	}
+	rows := make([]json.RawMessage, 0, len(lines))
+	for _, l := range lines {
+		row := requestJSON(l.request)
+		if len(l.hops) > 0 {
+			hops, err := json.Marshal(l.hops)
+			if err != nil {
+				return answer{}, err
+			}
+			row = append(append(append(row[:len(row)-1], `,"hops":`...), hops...), '}')
+		}
+		rows = append(rows, row)
 	}
 	return jsonAnswer(map[string]any{"total_matching": p.matching, "stand_for": p.standFor, "requests": rows, "losses": lost})
 }

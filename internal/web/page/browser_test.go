@@ -81,7 +81,7 @@ func openAt(t *testing.T, width, height int64, handler http.Handler, address str
 				t.Errorf("page: asks for %s", u)
 			}
 		case *runtime.EventConsoleAPICalled:
-			t.Errorf("page: console %s: %s", e.Type, e.Args[0].Value)
+			t.Errorf("page: console %s: %s %s", e.Type, e.Args[0].Value, e.Args[0].Description)
 		}
 	})
 	b.do(network.Enable(), emulation.SetDeviceMetricsOverride(width, height, 1, width < 600), emulation.SetTimezoneOverride("UTC"), chromedp.Navigate(server.URL+address))

@@ -36,7 +36,7 @@ func TestFleetPageOfClickHouse(t *testing.T) {
 	shipFleet(t, db, evil, began)
 	b := openAt(t, 1360, 1240, fleetPage(t, db, began), "/#/?theme=light")
 	b.settle("fleet")
-	b.says("#why", "mariadbd:3306 on db-7", "fsync-bound", "The way there")
+	b.says("#why", "mariadbd:3306 on db-7", "fsync-bound", "Path")
 	b.says("#map", "nginx", "203.0.113.20:443", "abnormal on 1 of 1")
 	b.says("#services", "mariadbd:3306", "▲ 6 of 6")
 	b.says("#hosts", "rack=r2", "db-7", "<img src=x")

@@ -144,7 +144,7 @@ func TestFleetPage(t *testing.T) {
 	evil := `<img src=x onerror="pwned=1">` + "\u202e\x1b[31m$(id)"
 	b := openAt(t, 1360, 1240, aFleet(t, evil), "/#/?theme=light")
 	b.settle("fleet")
-	b.says("#why", "mariadbd:3306 on db-7", "fsync-bound", "The way there", "by chance")
+	b.says("#why", "mariadbd:3306 on db-7", "fsync-bound", "Path", "by chance")
 	b.says("#services", "mariadbd:3306", "redis-server:6379", "▲ 6 of 6")
 	b.says("#hosts", "rack=r2", "db-7", "<img src=x")
 	b.says("#map", "nginx", "203.0.113.20:443", "address, not recorded", "abnormal on 1 of 1")
@@ -198,9 +198,7 @@ func TestFleetPage(t *testing.T) {
 	b.says("#notice", "at least 60 seconds")
 }
 
-// TestPictureOfFleetDocs makes the picture of docs/fleet-page.md:
-//
-//	SLOWRAY_PICTURES=$PWD/docs go test ./internal/web/page -run TestPictureOfFleetDocs
+// TestPictureOfFleetDocs makes the picture of docs/fleet.md, see script/screenshots.sh.
 func TestPictureOfFleetDocs(t *testing.T) {
 	if os.Getenv("SLOWRAY_PICTURES") == "" {
 		t.Skip("makes a picture where SLOWRAY_PICTURES says")

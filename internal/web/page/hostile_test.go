@@ -88,7 +88,7 @@ func TestTroubleSaysWhatToDo(t *testing.T) {
 	b.until(`document.getElementById("notice").hidden && document.querySelector("table.requests")`)
 	m.tells(map[string]any{"/api/endpoints": object{"endpoints": []object{}}, "/api/findings": object{"findings": []object{}}, "/api/series": object{}, "/api/requests": object{}, "/api/waits": object{"nodes": nil, "because": "no process was slow"},
 		"/api/stacks": object{"frames": nil, "because": "no stacks were recorded in this time"}, "/api/drops": object{}, "/api/proofs": object{"proofs": nil}})
-	for view, want := range map[string]string{"timeline": "send one, or choose a longer time", "findings": "No cause of slowness was found", "requests": "No such request", "waits": "no process was slow", "flame": "no stacks were recorded in this time", "drops": "No packet died", "proofs": "slowray prove CAUSE --apply"} {
+	for view, want := range map[string]string{"timeline": "send one, or choose a longer time", "findings": "No cause of slowness was found", "requests": "No request was seen in this time", "waits": "no process was slow", "flame": "no stacks were recorded in this time", "drops": "No packet was dropped", "proofs": "slowray prove CAUSE --apply"} {
 		b.goTo("#/?view="+view, view)
 		b.says("#main", want)
 	}

@@ -21,7 +21,15 @@ import (
 type mock struct {
 	mu      sync.Mutex
 	instead map[string]any
+	stopped int64 // s that have passed since the end of the story
 	asked   chan string
+}
+
+// stop lets time pass in which nothing comes.
+func (m *mock) stop(seconds int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stopped = seconds
 }
 
 // tells changes what is reported in place of answers.
@@ -66,6 +74,7 @@ func (m *mock) answer(w http.ResponseWriter, r *http.Request) {
 	var answer any
 	m.mu.Lock()
 	instead, ok := m.instead[r.URL.Path]
+	stopped := m.stopped
 	m.mu.Unlock()
 	if ok {
 		if status, is := instead.(int); is {
@@ -75,6 +84,9 @@ func (m *mock) answer(w http.ResponseWriter, r *http.Request) {
 		answer = instead
 	} else {
 		answer = tell(r)
+		if status, is := answer.(object); is && r.URL.Path == "/api/status" {
+			status["now"] = noon + stopped
+		}
 	}
 	json.NewEncoder(w).Encode(answer)
 }
@@ -118,7 +130,13 @@ func tell(r *http.Request) any {
 	case "/api/requests":
 		var list []object
 		for _, e := range chosen() {
+			if q.Get("paths") != "" && len(q["ep"]) == 0 && q.Get("side") == "" && (e.port == 9000 || e.port == 3306 || e.port == 6379) {
+				continue // they belong to a request of nginx
+			}
 			for _, x := range e.requests(from, to) {
+				if hops := hopsOf(x); hops != nil && q.Get("paths") != "" {
+					x["hops"] = hops
+				}
 				if x["total_us"].(float64) >= float64(number(r, "slow_us", 0)) && (q.Get("status") == "" || x["status"] == q.Get("status")) && (q.Get("side") == "" || x["side"] == q.Get("side")) {
 					list = append(list, x)
 				}
@@ -136,7 +154,7 @@ func tell(r *http.Request) any {
 			t, _ := strconv.ParseInt(strings.SplitN(q.Get("id"), ".", 2)[0], 10, 64)
 			for _, x := range shop[i].requests(t, t+1) {
 				if x["id"] == q.Get("id") {
-					return object{"request": x, "key": shop[i].key(), "wait": object{"chains": []object{chain}}, "stacks": stacks(false), "findings": findings()[:1], "losses": []object{}}
+					return object{"request": x, "hops": hopsOf(x), "key": shop[i].key(), "wait": object{"chains": []object{chain}}, "stacks": stacks(false), "findings": findings()[:1], "losses": []object{}}
 				}
 			}
 		}
@@ -181,7 +199,7 @@ func summed(e *endpoint, from, to int64) object {
 	for k, v := range sum {
 		ledger[k] = object{"mean": v / max(n, 1), "share": v / max(total, 1)}
 	}
-	return object{"key": e.key(), "side": e.side, "netns": 4026531840, "addr": e.addr, "port": e.port, "process": e.process(), "requests": int(n), "rps": n / float64(to-from), "errors": int(errs),
+	return object{"key": e.key(), "side": e.side, "netns": 4026531840, "addr": e.addr, "port": e.port, "process": e.process(), "first": max(from, dawn), "last": min(to, noon), "requests": int(n), "rps": n / float64(to-from), "errors": int(errs),
 		"total_us": object{"p50": p50 / max(n, 1), "p90": p99 * 0.4, "p99": p99, "max": p99 * 3.1}, "server_us": object{"p50": p50 / max(n, 1) * 0.8, "p99": s99}, "ledger_us": ledger, "rtt_us": rtt, "min_rtt_us": rtt * 0.8, "loss_permille": loss, "retrans": int(loss * n / 1000)}
 }
 

@@ -104,7 +104,7 @@ func TestTimeLineAndSelection(t *testing.T) {
 	b.says(".title", "nginx", "192.0.2.10:443", "p99", "errors")
 	b.says(".strip-findings", "A firewall rule drops packets", "83 % of slow time")
 	b.says(".lane", "A firewall rule drops packets")
-	for i, title := range []string{"Response time", "Where a request's time goes", "Requests", "Network", "Loss", "Latencies"} {
+	for i, title := range []string{"Response time", "Time breakdown", "Requests", "Network", "Loss", "Latencies"} {
 		b.says(".center figcaption", title)
 		if n := b.number(fmt.Sprintf(`document.querySelectorAll(".center .chart")[%d].querySelectorAll("path.line, path.layer, canvas.heat").length`, i)); n == 0 {
 			t.Errorf("%s: nothing is drawn", title)
@@ -180,7 +180,7 @@ func TestSlowestRequestWithinThreeClicks(t *testing.T) {
 	// The bars follow each other: each begins where the one before it ended.
 	if gap := eval[float64](b, `(() => {
 		let end = 0, worst = 0;
-		for (const row of document.querySelectorAll(".wf-row[data-part]:not(.inner):not(.beside)")) {
+		for (const row of document.querySelectorAll(".wf-row[data-part]:not(.inner):not(.aside)")) {
 			const r = row.querySelector("rect");
 			worst = Math.max(worst, Math.abs(+r.getAttribute("x") - end));
 			end = +r.getAttribute("x") + +r.getAttribute("width");
@@ -374,7 +374,7 @@ func TestEveryWordIsWhole(t *testing.T) {
 		b.goTo("#/?last=3600&view=drops", "drops")
 		b.says(".layers", "to 192.0.2.10:8081")
 		b.goTo("#/?last=3600&view=findings", "findings")
-		b.do(chromedp.Evaluate(`for (const e of document.querySelectorAll("details.finding")) e.open = true`, nil))
+		b.do(chromedp.Evaluate(`for (const e of document.querySelectorAll("#main details:not(.menu)")) e.open = true`, nil))
 		b.says(".finding", "15.45 of 16.72 s in which nginx was busy with requests", "55 %", "40 workers", "request records, and looks at the threads", "the slowest 1 % of 1,637 requests on :9000 take 287 ms: server 52 %, accept_wait 47 %")
 	}
 }

@@ -3,6 +3,7 @@ package page_test
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"sort"
 	"time"
@@ -237,4 +238,39 @@ func (e *endpoint) requests(from, to int64) []object {
 	}
 	sort.SliceStable(list, func(i, j int) bool { return list[i]["total_us"].(float64) > list[j]["total_us"].(float64) })
 	return list
+}
+
+// hopsOf is what belongs to a request of nginx, as the server joins it: the call of a
+// child of PHP-FPM, and that child's call of the database.
+func hopsOf(r object) []object {
+	led := r["ledger_us"].(object)
+	call, ok := led["server.call"].(float64)
+	if r["side"] != "served" || !ok || r["process"].(object)["comm"] != "nginx" {
+		return nil
+	}
+	id, began := r["id"].(string), r["start"].(string)
+	at, _ := time.Parse(time.RFC3339Nano, began)
+	t := at.Unix()
+	step := func(e *endpoint, after, total float64, parts object) object {
+		own := object{"id": id + "/" + e.key(), "side": e.side, "start": at.Add(time.Duration(after * 1e3)).UTC().Format(time.RFC3339Nano), "addr": e.addr, "port": e.port, "peer_addr": "127.0.0.1", "peer_port": 41000 + t%9000,
+			"process": e.process(), "seq": 1, "bytes_in": 900, "bytes_out": 5200, "retrans": 0, "rtt_us": 15, "min_rtt_us": 12, "total_us": total, "ledger_us": parts, "status": "ok", "flags": []string{}, "key": e.key()}
+		if e.side == "called" {
+			own["peer_addr"], own["peer_port"], own["addr"], own["port"] = e.addr, e.port, "192.0.2.10", 41000+t%9000
+		}
+		return own
+	}
+	loss, stall := trouble(t)
+	query := min(1200.0, call/2)
+	rows := object{"server": query - 420, "network": 420.0}
+	if loss > 0 && call > 200000 {
+		query = call - 6000
+		rows = object{"server": 780.0, "network": 420.0, "retrans": query - 1200}
+	}
+	inside := object{"recv_wait": 25.0, "server": call - 60, "server.cpu": call - 60 - query, "server.call": query, "network": 15.0}
+	if stall > 0 {
+		inside["server.cpu"], inside["server.blocked.pipe"] = 3900.0, call-60-query-3900
+	}
+	return []object{{"depth": 0, "called": nil, "served": maps.Clone(r)},
+		{"depth": 1, "called": step(&shop[1], 400, call, object{"upload": 12.0, "server": call - 27, "network": 15.0}), "served": step(&shop[2], 420, call-20, inside)},
+		{"depth": 2, "called": step(&shop[3], 2400, query, rows), "served": nil}}
 }

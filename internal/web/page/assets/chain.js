@@ -21,7 +21,7 @@ export function hop(x, last) {
 const demands = (hops) => hops.some((x) => ["release", "room", "accept", "answer"].includes(x.wants));
 
 // blames says whether the first thread is held up by somebody else, or by
-// something to be mended: observe.WaitChain.Culprit.
+// something to be fixed: observe.WaitChain.Culprit.
 export function blames(c) {
   const hops = c.hops || [];
   if (c.culprit !== undefined) return c.culprit;

@@ -170,6 +170,7 @@ export class Chart extends Plot {
     super(link, title, height);
     Object.assign(this, { title, format, series, stack, log: false, t: [], values: {} });
     this.legend = h("div", { class: "legend" });
+    this.since = h("span", { class: "since-when" });
     this.tools = h("span", { class: "tools" });
     this.note = h("small", {}, note || "");
     this.element = h("figure", { class: "chart" }, h("figcaption", {}, h("b", {}, title), this.note, h("span", { class: "grow" }), this.tools,
@@ -188,7 +189,7 @@ export class Chart extends Plot {
       const swatch = s("svg", { class: "swatch", viewBox: "0 0 14 10", "aria-hidden": "true" }, this.stack || x.area
         ? s("rect", { width: 14, height: 10, rx: 2, fill: x.hatch ? "url(#hatch)" : x.color }) : s("line", { x1: 0, x2: 14, y1: 5, y2: 5, stroke: x.color, "stroke-width": 2.4, "stroke-dasharray": x.dash || "none" }));
       return h("span", { class: "key" }, swatch, x.name, x.reading);
-    }));
+    }), this.since);
     this.draw();
     this.tell(this.link.cursor);
   }
@@ -198,19 +199,22 @@ export class Chart extends Plot {
     return Math.min(this.t.length - 1, Math.max(0, Math.floor((t - this.t[0]) / this.step)));
   }
 
-  // tell writes the values under the cursor, else the latest, into the legend.
+  // tell writes the values under the cursor, else those of the latest moment with any,
+  // and which that is when it is not the end: all of one moment, or a rate of now would
+  // stand next to a p99 of before.
   tell(t) {
-    const i = this.index(t);
-    const said = [];
-    for (const x of this.shown || []) {
-      const list = this.values[x.key] || [];
-      let v = i >= 0 ? list[i] : null;
-      if (i < 0) for (let k = list.length - 1; k >= 0 && v === null; k--) v = list[k] ?? null;
+    const has = (k) => (this.shown || []).some((x) => { const v = (this.values[x.key] || [])[k]; return v !== null && v !== undefined; });
+    let i = this.index(t);
+    if (t === null) for (i = this.t.length - 1; i >= 0 && !has(i);) i--;
+    const said = (this.shown || []).map((x) => {
+      const v = i >= 0 ? (this.values[x.key] || [])[i] : null;
       x.reading.textContent = this.format(v);
-      said.push(`${x.name} ${this.format(v)}`);
-    }
+      return `${x.name} ${this.format(v)}`;
+    });
+    const old = t === null && i >= 0 && this.t[i] + 3 * this.step < this.to;
+    this.since.textContent = old ? `at ${clock(this.t[i])}, the latest` : "";
     this.box.setAttribute("aria-valuenow", Math.round(t ?? this.to));
-    this.box.setAttribute("aria-valuetext", `${t === null ? "latest" : clock(t)}: ${said.join(", ") || "nothing"}`);
+    this.box.setAttribute("aria-valuetext", `${t !== null ? clock(t) : old ? this.since.textContent : "latest"}: ${said.join(", ") || "nothing"}`);
   }
 
   draw() {

@@ -7,7 +7,7 @@ import { part } from "./parts.js";
 import { sorted, level, subject, lasted, sentence, keyOf } from "./findings.js";
 import { menu, saveCSV } from "./export.js";
 
-const titles = { "ledger part": "Where the time went", peer: "Clients", process: "Processes", status: "Answers", stack: "What the threads did", flag: "Remarks on requests", label: "What was asked for", rate: "How much", network: "On the network", endpoint: "Other endpoints" };
+const titles = { "ledger part": "Time breakdown", peer: "Clients", process: "Processes", status: "Answers", stack: "What the threads did", flag: "Remarks on requests", label: "What was asked for", rate: "How much", network: "On the network", endpoint: "Other endpoints" };
 
 export class Difference {
   constructor(app, zoom) {

@@ -1,4 +1,4 @@
-// Where packets died, layer by layer, in the order a packet meets them.
+// Dropped packets, layer by layer, in the order a packet meets them.
 
 import { h, name, clean, steady, empty } from "./dom.js";
 import { count, percent, plural } from "./figure.js";
@@ -25,13 +25,13 @@ export default function view(app) {
     const d = await app.ask("api/drops", { from: range.from, to: range.to }, signal), layers = (d.layers || []).filter((l) => l.packets > 0);
     app.losses.set("drops", d.losses);
     const all = layers.reduce((a, l) => a + l.packets, 0), most = Math.max(...layers.map((l) => l.packets), 1);
-    steady(bar, h("h1", {}, "Where packets died"), h("small", { class: "soft" }, layers.length ? `${plural(all, "packet")} at ${plural(layers.length, "layer")}, in the order a packet meets them` : ""), h("span", { class: "grow" }),
+    steady(bar, h("h1", {}, "Dropped packets"), h("small", { class: "soft" }, layers.length ? `${plural(all, "packet")} at ${plural(layers.length, "layer")}, in the order a packet meets them` : ""), h("span", { class: "grow" }),
       menu("drops", [["Table (CSV)", () => saveCSV(["layer", "what", "where", "source", "packets"], layers.flatMap((l) => (l.rows || []).map((r) => [l.layer, r.what, r.where, r.source, r.packets])), "drops")], ["All of it (JSON)", () => saveJSON(d, "drops")]]));
     steady(list, layers.length ? h("ol", { class: "layers" }, layers.map((l) => h("li", { data: { layer: clean(l.layer, 40) } },
       h("div", { class: "head" }, h("b", {}, title(l)), h("span", { class: "n" }, count(l.packets)), h("span", { class: "n soft" }, percent(l.share ?? l.packets / all)), h("span", { class: "meter", "aria-hidden": "true" }, h("i", { css: { width: `${Math.max(0.6, l.packets / most * 100)}%` } }))),
       h("table", { class: "plain" }, (l.rows || []).slice(0, 40).map((r) => h("tr", {}, h("td", { class: "n" }, count(r.packets)), h("td", {}, r.way ? h("span", { class: "way" }, clean(r.way, 8)) : null, " ", name(r.what || "not known")), h("td", { class: "soft" }, name(r.where), ends(r.flows)), h("td", { class: "soft source" }, r.source ? name(r.source) : "")))))))
-      : empty(d.because ? clean(d.because, 300) : "No packet died on this host in this time.", d.because ? "" : "Loss on the way to another host shows as retransmissions in the time line."),
-    layers.length && d.clean?.length ? h("p", { class: "soft" }, `Nothing died at: ${d.clean.map((x) => titles[x] || clean(x, 40)).join(", ")}.`) : null,
+      : empty(d.because ? clean(d.because, 300) : "No packet was dropped on this host in this time.", d.because ? "" : "Loss on the way to another host shows as retransmissions in the time line."),
+    layers.length && d.clean?.length ? h("p", { class: "soft" }, `No drops at: ${d.clean.map((x) => titles[x] || clean(x, 40)).join(", ")}.`) : null,
     d.not_checked?.length ? h("p", { class: "soft" }, `Not watched: ${d.not_checked.map((x) => `${clean(x.cause, 60)} (${clean(x.because, 200)})`).join("; ")}.`) : null);
   }
   return { element, load };

@@ -2,6 +2,7 @@
 
 import { h, s, name, steady, empty, tells, clean } from "./dom.js";
 import { count, micros, rate, percent } from "./figure.js";
+import { clock } from "./clock.js";
 import { shares, part } from "./parts.js";
 import { spark } from "./chart.js";
 import { query } from "./api.js";
@@ -19,12 +20,25 @@ export function mean(e) {
   return sum || e.total_us?.p50 || 0;
 }
 
+// latest is when an endpoint had its last request: it may be known to ten seconds only,
+// and is not after the last second of the history.
+export const latest = (e, app) => Math.min(e.last, app.status?.span?.to ?? e.last);
+
+// pace is requests per second of the time in which there were any: over all of the
+// time that is shown it would fall from look to look once they have stopped.
+export const pace = (e, app) => e.last > e.first ? e.requests / Math.max(1, latest(e, app) - Math.max(e.first, app.status?.span?.from ?? 0, app.range.from)) : e.rps;
+
+const QUIET = 15; // s without a request, from which it is said
+export const idle = (e, app) => app.range.live && e.last > 0 && app.range.to - e.last > Math.max(QUIET, (app.range.to - app.range.from) / 60);
+
 // first is the endpoint shown when none is chosen: served, with most time, or
-// with some and a grave finding.
+// with some and a grave finding; of a path through this host the one that is asked from
+// elsewhere.
 export function first(list, findings) {
   const share = new Map();
   for (const f of findings || []) if (f.key && f.role !== "consequence") share.set(f.key, Math.max(share.get(f.key) || 0, f.share || 0));
-  const score = (e) => (e.side === "served" ? 1 : 1e-6) * weight(e) * (1 + 4 * (share.get(e.key) || 0));
+  const inner = new Set(list.filter((e) => e.side === "called").map((e) => `${e.netns} ${e.addr} ${e.port}`));
+  const score = (e) => (e.side !== "served" ? 1e-6 : inner.has(`${e.netns} ${e.addr} ${e.port}`) ? 0.1 : 1) * weight(e) * (1 + 4 * (share.get(e.key) || 0));
   return list.slice().sort((a, b) => score(b) - score(a) || (a.key < b.key ? -1 : 1))[0];
 }
 
@@ -83,11 +97,11 @@ export class Endpoints {
   }
 
   draw() {
-    const text = this.find.value.toLowerCase(), by = { time: (e) => -weight(e), p99: (e) => -(e.total_us?.p99 || 0), rps: (e) => -(e.rps || 0), errors: (e) => -(e.errors || 0) }[this.sort.value];
+    const text = this.find.value.toLowerCase(), by = { time: (e) => -weight(e), p99: (e) => -(e.total_us?.p99 || 0), rps: (e) => -(pace(e, this.app) || 0), errors: (e) => -(e.errors || 0) }[this.sort.value];
     const list = (this.endpoints || []).filter((e) => !text || `${e.side} ${e.process?.comm || ""} ${who(e)} ${place(e)}`.toLowerCase().includes(text));
     list.sort(by ? (a, b) => by(a) - by(b) || (a.key < b.key ? -1 : 1) : (a, b) => who(a).localeCompare(who(b)) || a.port - b.port);
     if (!list.length) {
-      steady(this.list, h("li", {}, text ? empty("No endpoint is called so.", "Shorten what is searched for.") : empty("No request was seen in this time.", "Choose a longer time above, or send a request to a service on this host.")));
+      steady(this.list, h("li", {}, text ? empty("No endpoint is called so.", "Shorten what is searched for.") : h("p", { class: "soft more" }, "No endpoint in this time.")));
       return;
     }
     steady(this.list, list.slice(0, MOST).map((e) => h("li", {}, this.item(e))), list.length > MOST ? h("li", { class: "soft more" }, `${count(list.length - MOST)} more: filter to see them.`) : null,
@@ -101,7 +115,7 @@ export class Endpoints {
     const row = h("a", { class: "endpoint", href: this.app.address({ ep: e.key }), "data-key": e.key, "aria-current": chosen ? "true" : undefined },
       h("span", { class: "line" }, h("span", { class: `way ${e.side}`, title: e.side === "served" ? "requests answered on this host" : "requests sent from this host" }, e.side === "served" ? "in" : "out"),
         name(who(e), "strong"), found ? h("span", { class: "badge", title: "findings on this endpoint" }, count(found)) : null, h("span", { class: "grow" }), line ? spark(line) : null),
-      h("span", { class: "line soft" }, h("bdi", { class: "name mono" }, place(e)), h("span", { class: "grow" }), h("span", {}, `${rate(e.rps)}/s`), e.errors > 0 ? h("span", { class: "bad" }, `${count(e.errors)} errors`) : null),
+      h("span", { class: "line soft" }, h("bdi", { class: "name mono" }, place(e)), h("span", { class: "grow" }), idle(e, this.app) ? h("span", { title: "no request since then" }, `until ${clock(latest(e, this.app))}`) : h("span", {}, `${rate(pace(e, this.app))}/s`), e.errors > 0 ? h("span", { class: "bad" }, `${count(e.errors)} errors`) : null),
       h("span", { class: "line figures" }, h("span", {}, "p50 ", h("b", {}, micros(e.total_us?.p50))), h("span", {}, "p99 ", h("b", {}, micros(e.total_us?.p99))), h("span", {}, "server ", h("b", {}, micros(e.server_us?.p99)))),
       bar);
     tells(bar, () => about(ledger));

@@ -1,10 +1,11 @@
-// Findings: what is wrong, since when, how sure, and how to mend it.
+// Findings: what is wrong, since when, how sure, and how to fix it.
 
-import { h, clean, button, fill, steady, empty, tells } from "./dom.js";
-import { count, evidence, percent, plural } from "./figure.js";
+import { h, clean, button, fill, steady, empty, name, tells } from "./dom.js";
+import { count, evidence, micros, percent, plural, rate } from "./figure.js";
 import { clock, span, moment, other, now } from "./clock.js";
 import { menu, saveCSV, saveJSON } from "./export.js";
 import { Plot, spark, right } from "./chart.js";
+import { first, pace, who } from "./endpoints.js";
 
 // level is how grave a finding is, by how much of the trouble it explains.
 export const level = (f) => f.role === "consequence" ? "follows" : (f.share ?? 0) >= 0.5 ? "grave" : (f.share ?? 0) >= 0.1 ? "middle" : "light";
@@ -14,9 +15,12 @@ export const sorted = (list) => (list || []).slice().sort((a, b) => (a.role === 
 export const levelWords = { grave: "explains half and more", middle: "explains a tenth and more", light: "explains less", follows: "follows from another finding" };
 export const keyOf = (f) => `${f.cause}|${JSON.stringify(f.subject || {})}|${f.onset}`;
 
-export const ends = (f, to) => f.end ?? Math.min(to, now());
-export const bands = (list, to) => sorted(list).filter((f) => f.role !== "consequence").map((f) => ({ from: f.onset, to: ends(f, to), level: level(f), key: f.key }));
-export const lasted = (f) => f.end ? `${moment(f.onset)} to ${moment(f.end)} (${span(f.end - f.onset)})` : `since ${moment(f.onset)}, still`;
+// ends is when a finding ended; one that goes on was seen up to the end of its last window.
+export const ends = (f, to) => f.end ?? Math.min(to, now(), f.shares?.length && f.shares.length < MOST ? f.shares.at(-1).to : Infinity);
+const MOST = 500; // windows that an answer tells of
+const LATE = 150; // s after its last window, from which nobody knows that it goes on: windows of a minute, judged at their end
+export const bands = (list, to) => sorted(list).filter((f) => f.role !== "consequence").map((f) => ({ from: f.onset, to: ends(f, to), level: level(f), key: f.key, id: keyOf(f) }));
+export const lasted = (f) => f.end || now() - ends(f, now()) > LATE ? `${moment(f.onset)} to ${moment(ends(f, now()))} (${span(ends(f, now()) - f.onset)})` : `since ${moment(f.onset)}, still`;
 
 export function subject(f) {
   const x = f.subject || {}, list = [];
@@ -60,7 +64,8 @@ export class Lane extends Plot {
     if (!this.list) return;
     const wide = this.wide = this.rows.clientWidth || this.wide, rows = [];
     for (const f of this.list) {
-      const a = this.x(Math.max(this.from, f.onset)), b = Math.max(a + 4, this.x(Math.min(this.to, ends(f, this.to)))), text = clean(f.title, 90), need = Math.min(text.length * 7.3 + 18, 430);
+      const at = this.reached?.get(keyOf(f)) || { from: f.onset, to: ends(f, this.to) }; // as the charts below it show it
+      const a = this.x(Math.max(this.from, at.from)), b = Math.max(a + 4, this.x(Math.min(this.to, at.to))), text = clean(f.title, 90), need = Math.min(text.length * 7.3 + 18, 430);
       const side = b - a >= Math.min(need, 150) ? "in" : b + need < wide - right || a < wide / 2 ? "after" : "before";
       const room = side === "in" ? b - a : side === "after" ? Math.min(need, wide - b) : Math.min(need, a), low = side === "before" ? a - room : a, high = side === "after" ? b + room : b;
       let row = rows.find((r) => r.every((o) => high + 4 < o.low || low > o.high + 4));
@@ -75,6 +80,11 @@ export class Lane extends Plot {
   point() { /* as they do */ }
 }
 
+const CONVINCE = 3; // lines of evidence that stand there at once
+
+const grounds = (list) => h("dl", { class: "grounds" }, list.map((e) => h("div", {}, h("dt", {}, clean(e.fact, 300)),
+  h("dd", {}, clean(evidence(e.value, e.limit, e.unit), 800)), h("dd", { class: "source" }, clean(e.source, 200)))));
+
 // card tells all of a finding; it opens.
 export function card(f, app, open = false) {
   const fix = f.fix || {}, box = h("details", { class: `finding ${level(f)}`, open, "data-cause": clean(f.cause, 80) });
@@ -85,11 +95,11 @@ export function card(f, app, open = false) {
     h("span", { class: "since", title: f.end ? `${other(f.onset)} to ${other(f.end)}` : other(f.onset) }, f.verdict === "proved" ? h("span", { class: "badge good" }, "proved") : null, lasted(f))));
   const body = h("div", { class: "body" }, h("p", {}, sentence(f)), f.shares?.length > 2 ? h("p", { class: "soft shares" }, "how much, window by window: ", spark(f.shares.map((x) => x.share), Math.min(260, 12 + f.shares.length * 8), 22)) : null,
     f.role === "consequence" ? h("p", { class: "soft" }, f.consequence_of ? `It follows from ${clean(f.consequence_of, 80)}: fix that first.` : "It follows from another finding: fix that first.") : null,
-    f.evidence?.length ? [h("h3", {}, "Evidence"), h("dl", { class: "grounds" }, f.evidence.map((e) => h("div", {}, h("dt", {}, clean(e.fact, 300)),
-      h("dd", {}, clean(evidence(e.value, e.limit, e.unit), 800)), h("dd", { class: "source" }, clean(e.source, 200)))))] : null,
+    f.evidence?.length ? [h("h3", {}, "Evidence"), grounds(f.evidence.slice(0, CONVINCE)),
+      f.evidence.length > CONVINCE ? h("details", { class: "more-grounds" }, h("summary", { "data-key": `${keyOf(f)} evidence` }, `${f.evidence.length - CONVINCE} more`), grounds(f.evidence.slice(CONVINCE))) : null] : null,
     f.chain?.length ? h("p", { class: "soft" }, `${plural(f.chain.length, "hop")} of waiting: ${f.chain.map((x) => clean(x.comm || x.process?.comm, 30)).join(" → ")}`) : null,
     fix.text ? h("p", {}, h("b", {}, "Fix: "), clean(fix.text, 800)) : null,
-    commands("Now", fix.commands), commands("To last", fix.persist),
+    commands("Now", fix.commands), commands("Permanent", fix.persist),
     f.prove?.command ? commands("Prove it", [f.prove.command]) : null,
     h("p", { class: "acts" }, h("a", { class: "act", href: app.address({ view: "timeline", ep: f.key || app.route.ep, from: f.onset - pad, to: Math.min(now(), to + pad), last: null, sel: [f.onset, to] }) }, "Show this time"),
       f.key ? h("a", { class: "act", href: app.address({ view: "requests", ep: f.key, from: f.onset, to, last: null, sel: null }) }, "Slowest requests in it") : null));
@@ -112,33 +122,55 @@ function commands(label, list) {
     }));
 }
 
+// verdict is the first line, as a report has it: PROBLEM, OK or UNKNOWN, of whom, and how
+// bad it is.
+export function verdict(d, endpoints, app) {
+  const roots = (d.findings || []).filter((f) => f.role !== "consequence"), served = (endpoints || []).filter((e) => e.side === "served");
+  const line = (word, level, ...text) => h("p", { class: `verdict-line ${level}`, role: "status" }, h("b", {}, word), text);
+  if (roots.length) {
+    const e = first(endpoints || [], d.findings), errors = e?.requests > 0 ? e.errors / e.requests : 0, f = sorted(roots)[0];
+    const text = e ? [name(who(e), "strong"), ` :${e.port}\u2003p99 ${micros(e.total_us?.p99)}`, errors >= 0.005 ? `, ${percent(errors)} errors` : ""] : [subject(f)];
+    return line("PROBLEM", "problem", text, lasted(f).startsWith("since") ? ` since ${moment(f.onset)}` : `, ${lasted(f)}`, roots.length > 1 ? `; ${plural(roots.length, "cause")}` : "");
+  }
+  if (d.judged === null) return line("UNKNOWN", "unknown", "nothing was judged in this time yet: a window is judged at its end, each minute by default");
+  const unchecked = d.not_checked?.length || 0, out = d.ruled_out?.length || 0;
+  if (unchecked > out) return line("UNKNOWN", "unknown", `${unchecked} of ${unchecked + out} causes could not be checked`);
+  if (!served.length) return line("OK", "ok", "no TCP service had traffic");
+  return line("OK", "ok", `${plural(served.length, "service")}, ${rate(served.reduce((a, e) => a + pace(e, app), 0))} req/s, p99 ${micros(Math.max(...served.map((e) => e.total_us?.p99 || 0)))}${served.length > 1 ? " at most" : ""}`);
+}
+
+// rest is what else was looked for, in a line.
+const rest = (d, app) => d.judged === null || !d.ruled_out?.length && !d.not_checked?.length ? null
+  : h("p", { class: "soft rest-line" }, h("a", { href: app.address({ view: "findings" }) }, `${count(d.ruled_out?.length || 0)} causes ruled out`), d.not_checked?.length ? `, ${count(d.not_checked.length)} not checked` : "", " in the last window");
+
 // strip shows the gravest findings in a row, above the time line.
 export function strip(d, app) {
   const list = d.findings;
   const some = sorted(list).filter((f) => f.role !== "consequence"), follow = (list || []).length - some.length;
-  if (!some.length && d.judged === null) return h("p", { class: "fine" }, h("i", { class: "tick none", "aria-hidden": "true" }), "Nothing was judged in this time yet: findings come at the end of each window, a minute by default.");
-  if (!some.length) return h("p", { class: "fine" }, h("i", { class: "tick", "aria-hidden": "true" }), "No cause of slowness was found in this time.", h("a", { href: app.address({ view: "findings" }) }, "What was ruled out"));
-  return h("div", { class: "strip-findings" }, some.slice(0, 3).map((f) => h("a", { class: `brief ${level(f)}`, href: app.address({ view: "findings", cause: keyOf(f).slice(0, 200) }), "data-key": keyOf(f) },
-    h("b", {}, clean(f.title, 120)), h("span", {}, subject(f)), h("span", { class: "soft" }, [f.share !== undefined && f.share !== null ? `${percent(f.share)} of ${clean(f.of, 90)} · ` : "", lasted(f)]))),
-    some.length > 3 || follow ? h("a", { class: "brief rest", href: app.address({ view: "findings" }) }, [some.length > 3 ? h("b", {}, `${some.length - 3} more`) : null, follow ? h("span", { class: "soft" }, plural(follow, "consequence")) : null, h("span", {}, "All findings")]) : null);
+  if (!some.length) return rest(d, app);
+  return [h("div", { class: "strip-findings" }, some.slice(0, 3).map((f) => h("a", { class: `brief ${level(f)}`, href: app.address({ view: "findings", cause: keyOf(f).slice(0, 200) }), "data-key": keyOf(f) },
+    h("b", {}, clean(f.title, 120)), h("span", {}, subject(f)), h("span", { class: "soft" }, [f.share !== undefined && f.share !== null ? `${percent(f.share)} of ${clean(f.of, 90)} · ` : "", lasted(f)]), f.fix?.commands?.length ? h("code", { class: "fix", title: "the fix, first command" }, clean(f.fix.commands[0], 300)) : null)),
+    some.length > 3 || follow ? h("a", { class: "brief rest", href: app.address({ view: "findings" }) }, [some.length > 3 ? h("b", {}, `${some.length - 3} more`) : null, follow ? h("span", { class: "soft" }, plural(follow, "consequence")) : null, h("span", {}, "All findings")]) : null), rest(d, app)];
 }
 
 // The view of all of them, with what was ruled out and not checked.
 export default function view(app) {
-  const top = h("div", { class: "bar" }), list = h("div", { class: "cards" }), rest = h("div", {}), element = h("div", { class: "page" }, top, list, rest), open = new Set();
+  const line = h("div", { class: "verdict" }), top = h("div", { class: "bar" }), list = h("div", { class: "cards" }), others = h("div", {}), element = h("div", { class: "page" }, line, top, list, others), open = new Set();
   let fresh = true, cause = null; // the one that was asked for
   async function load(range, signal) {
-    const d = await app.ask("api/findings", { from: range.from, to: range.to }, signal);
+    const at = { from: range.from, to: range.to }, [d, known] = await Promise.all([app.ask("api/findings", at, signal), app.ask("api/endpoints", at, signal)]);
     app.losses.set("findings", d.losses);
     const all = sorted(d.findings);
     if (app.route.cause !== cause) fresh = true;
     cause = app.route.cause;
-    for (const c of list.querySelectorAll("details.finding")) open[c.open ? "add" : "delete"](c.firstChild.dataset.key);
+    for (const c of list.querySelectorAll("details")) open[c.open ? "add" : "delete"](c.firstChild.dataset.key);
+    steady(line, verdict(d, known.endpoints, app));
     fill(top, h("h1", {}, all.length ? plural(all.filter((f) => f.role !== "consequence").length, "cause") : "Nothing found"), h("span", { class: "grow" }),
       menu("findings", [["Table (CSV)", () => saveCSV(["cause", "title", "role", "verdict", "share", "of", "subject", "onset", "end", "text"], all.map((f) => [f.cause, f.title, f.role, f.verdict, f.share, f.of, subject(f), clock(f.onset), f.end ? clock(f.end) : "", f.text]), "findings")], ["All of it (JSON)", () => saveJSON(d, "findings")], ["Report (JSON)", `api/report?from=${range.from}&to=${range.to}`]]));
     steady(list, all.length ? all.map((f, i) => card(f, app, open.has(keyOf(f)) || fresh && (app.route.cause ? keyOf(f).startsWith(app.route.cause) : i === 0)))
-      : d.judged === null ? empty("Nothing was judged in this time yet.", "Findings come at the end of each window, a minute by default.") : empty("No cause of slowness was found in this time.", "If something was slow, drag over that time in the time line: what differed then is told there."));
-    fill(rest, lists("Ruled out", d.ruled_out, "They were looked for, and were not it."), lists("Not checked", d.not_checked, "They could not be looked for here."));
+      : d.judged === null ? empty("Nothing was judged in this time yet.", "Findings come at the end of each window, a minute by default.") : empty("No cause of slowness was found in this time.", "If something was slow: drag over that time in the time line to see what differed, choose a longer time above, or judge now: ", h("code", {}, "slowray why"), "."));
+    for (const c of list.querySelectorAll("details.more-grounds")) c.open = open.has(c.firstChild.dataset.key);
+    fill(others, lists("Ruled out", d.ruled_out, "in the last window"), lists("Not checked", d.not_checked, "with the reason"));
     if (fresh && cause) list.querySelector(".finding[open]")?.scrollIntoView({ block: "start" });
     fresh = false;
   }

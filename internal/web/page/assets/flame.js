@@ -36,7 +36,7 @@ export default function view(app) {
   return { element, load, end: () => flame.end() };
 }
 
-// rest is the longer part of what is shown beside a selection: the server compares with one range.
+// rest is the longer part of what is shown next to a selection: the server compares with one range.
 function rest(range, sel) {
   return sel[0] - range.from >= range.to - sel[1] ? { from: range.from, to: sel[0] } : { from: sel[1], to: range.to };
 }

@@ -54,6 +54,7 @@ export function serviceMap(choose) {
       outs.set(e.from, (outs.get(e.from) || 0) + 1);
     }
     const top = Math.max(...l.edges.map((e) => e.rps)) || 1;
+    const labels = []; // on top of all lines
     const lines = l.edges.map((e) => {
       const a = at.get(e.from), b = at.get(e.to), back = l.back.has(e), w = 1.2 + 5 * Math.sqrt(e.rps / top);
       const [x1, y1, x2, y2] = upright ? [a.x + WIDE / 2, a.y + HIGH, b.x + WIDE / 2, b.y - 5] : [a.x + WIDE, a.y + HIGH / 2, b.x - 5, b.y + HIGH / 2];
@@ -63,8 +64,8 @@ export function serviceMap(choose) {
       // Its label stands where fewer lines meet: before what is called, or behind who calls.
       const [lx, ly] = passed[0] || [x2, y2], on = chosen && (e.from === chosen || e.to === chosen), late = !passed.length && ins.get(e.to) === 1, early = outs.get(e.from) === 1;
       const [tx, ty] = upright ? late ? [x2, y2 - 12] : early ? [x1, y1 + 16] : [(x1 + lx) / 2, (y1 + ly) / 2] : late ? [x2 - 58, y2 - 5 - w / 2] : early ? [x1 + 62, y1 - 5 - w / 2] : [(x1 + lx) / 2, (y1 + ly) / 2 - 5 - w / 2];
-      const g = s("g", { class: `wait-edge call ${e.abnormal ? "bad" : ""} ${on ? "on" : ""}` }, s("path", { d, "stroke-width": w, "marker-end": e.abnormal ? "url(#call-bad)" : "url(#call)" }),
-        !back && (l.edges.length <= LABELS || on || e.abnormal) ? s("text", { x: tx, y: ty, "text-anchor": "middle" }, figures(e)) : null);
+      const g = s("g", { class: `wait-edge call ${e.abnormal ? "bad" : ""} ${on ? "on" : ""}` }, s("path", { d, "stroke-width": w, "marker-end": e.abnormal ? "url(#call-bad)" : "url(#call)" }));
+      if (!back && (l.edges.length <= LABELS || on || e.abnormal)) labels.push(s("g", { class: `edge-label call ${e.abnormal ? "bad" : ""}` }, s("text", { x: tx, y: ty, "text-anchor": "middle" }, figures(e))));
       return tells(g, () => linkTold(e, by));
     });
     const boxes = l.rows.flat().filter((id) => by.has(id)).map((id) => {
@@ -81,7 +82,7 @@ export function serviceMap(choose) {
     });
     const under = l.back.size ? 40 : 0, room = graph.clientWidth - 18, fit = across > room && across < room * 1.3 ? room / across : 1;
     const head = (id) => s("marker", { id, viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { d: "M0 0 8 4 0 8z" }));
-    steady(graph, s("svg", { viewBox: `0 0 ${across} ${tall + under}`, width: across * fit, height: (tall + under) * fit, role: "group", "aria-label": "Service map" }, s("defs", {}, head("call"), head("call-bad")), lines, boxes));
+    steady(graph, s("svg", { viewBox: `0 0 ${across} ${tall + under}`, width: across * fit, height: (tall + under) * fit, role: "group", "aria-label": "Service map" }, s("defs", {}, head("call"), head("call-bad")), lines, labels, boxes));
     // A map that is larger than its place begins at its first program that is abnormal, or else calls or is called.
     const drawn = l.rows.flat().filter((id) => by.has(id)), linked = (id) => ins.has(id) || outs.has(id);
     const first = at.get(chosen) || at.get(drawn.find((id) => by.get(id).abnormal > 0 && linked(id)) ?? drawn.find(linked) ?? drawn[0]);

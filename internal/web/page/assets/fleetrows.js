@@ -22,7 +22,7 @@ export function whyList() {
     return h("details", { class: `finding ${c.lasts ? "grave" : "follows"}`, open: opened.get(key) ?? i === 0, on: { toggle: (e) => opened.set(key, e.target.open) } },
       h("summary", { data: { key } }, h("span", { class: "bar" }), h("span", { class: "what" }, h("b", {}, `${i + 1}. ${clean(c.text, 800)}`), h("span", { class: "soft" }, clean(c.extent, 200))), h("span", { class: "since" }, c.lasts ? h("span", { class: "badge" }, "lasts") : "over")),
       h("div", { class: "body" }, findings(c.findings),
-        h("div", { class: "halves" }, part("The way there", h("ol", { class: "told" }, c.chain.map((t) => h("li", {}, clean(t, 400)))), c.chain.length > 1),
+        h("div", { class: "halves" }, part("Path", h("ol", { class: "told" }, c.chain.map((t) => h("li", {}, clean(t, 400)))), c.chain.length > 1),
           part("Evidence", lines(c.evidence), c.evidence.length), part("Ruled out", unchecked(c.ruled_out), c.ruled_out.length)),
         folded(`affected ${c.text}`, `Affected: ${plural(c.affected.length + c.left_out, "endpoint")}`, false, lines(c.affected, c.left_out))));
   }

@@ -37,7 +37,7 @@ export function cycles(nodes, edges) {
 
 // layers puts each node one further than all that wait for it; edges that close
 // a cycle are left out of the count. Within a layer, nodes stand by where those
-// beside them stand.
+// next to them stand.
 export function layers(nodes, edges) {
   const sum = new Map();
   for (const e of edges) for (const id of [e.from, e.to]) sum.set(id, (sum.get(id) || 0) + (e.seconds || 0));
@@ -63,7 +63,7 @@ export function layers(nodes, edges) {
     moved = false;
     for (const e of list) if (!back.has(e) && depth.get(e.to) < depth.get(e.from) + 1) { depth.set(e.to, depth.get(e.from) + 1); moved = true; }
   }
-  // Who waits stands beside what it waits for, not far to the left of it.
+  // Who waits stands next to what it waits for, not far to the left of it.
   for (let round = 0; round < kept.length; round++) {
     let moved = false;
     for (const n of kept) {
@@ -75,17 +75,17 @@ export function layers(nodes, edges) {
     if (!moved) break;
   }
   // A line that passes a layer has a place of its own there, so that it crosses no node.
-  const rows = [], via = new Map(), beside = new Map(kept.map((n) => [n.id, []]));
+  const rows = [], via = new Map(), neighbours = new Map(kept.map((n) => [n.id, []]));
   for (const n of kept) (rows[depth.get(n.id)] ||= []).push(n.id);
   for (let i = 0; i < rows.length; i++) rows[i] ||= [];
-  const join = (a, b) => { beside.get(a).push(b); beside.get(b).push(a); };
+  const join = (a, b) => { neighbours.get(a).push(b); neighbours.get(b).push(a); };
   list.forEach((e, k) => {
     if (back.has(e)) return;
     let last = e.from;
     const passed = [];
     for (let d = depth.get(e.from) + 1; d < depth.get(e.to); d++) {
       const id = { line: k, layer: d };
-      beside.set(id, []);
+      neighbours.set(id, []);
       rows[d].push(id);
       join(last, id);
       passed.push(last = id);
@@ -102,7 +102,7 @@ export function layers(nodes, edges) {
   for (let round = 0; round < 8; round++) {
     for (const r of round % 2 ? rows.slice().reverse() : rows) {
       const wish = new Map(r.map((id) => {
-        const near = beside.get(id).map((o) => place.get(o));
+        const near = neighbours.get(id).map((o) => place.get(o));
         return [id, near.length ? near.reduce((a, b) => a + b, 0) / near.length : place.get(id)];
       }));
       r.sort((a, b) => wish.get(a) - wish.get(b));

@@ -16,7 +16,7 @@ const LATE = 10; // s that a target may be behind before it is reported
 // app is what every view may use.
 export const app = { route: read(), status: null, range: null, paused: false, losses: new Map(), go, address, ask, reload: () => load() };
 
-let view = null, running = null, timer = 0, turn = 0, picked = 0; // ms: when somebody last used a list to choose from
+let view = null, shown = "", running = null, timer = 0, turn = 0, picked = 0; // ms: when somebody last used a list to choose from
 
 // rangeOf is the time that is shown: chosen, or the last while up to now.
 function rangeOf(route, status) {
@@ -56,7 +56,21 @@ async function changed(route) {
   if (before.theme !== route.theme) look();
   tip.hide();
   nav();
-  await load(before.view !== route.view || !view);
+  leave(route.view);
+  $("main").classList.add("stale"); // until what the new address asks for is there
+  await load();
+}
+
+// leave takes away what is shown of another view: what stands under a tab is always its own,
+// however long its answer takes.
+function leave(next) {
+  if (!view || shown === next) return;
+  view.end?.();
+  view = null;
+  app.losses.clear();
+  fill($("main"), h("p", { class: "wait" }, "Loading…"));
+  delete $("main").dataset.view;
+  scrollTo(0, 0);
 }
 
 function nav() {
@@ -72,35 +86,35 @@ function nav() {
   document.title = `${tabs.find(([id]) => id === shown)[1]}${host ? ` · ${clean(host, 60)}` : ""} · slowray`;
 }
 
-// load asks for what the view shows; anew makes the view first.
-async function load(anew = false) {
+// load asks for what the view shows, and makes the view first where it is another one.
+async function load() {
   clearTimeout(timer);
   running?.abort();
   const mine = running = new AbortController(), signal = mine.signal, my = ++turn;
   document.documentElement.dataset.busy = String(my);
   try {
-    app.status = await ask("api/status", {}, signal);
+    const status = await ask("api/status", {}, signal);
+    if (my !== turn) return;
+    app.status = status;
     setNow(app.status.now);
     app.range = rangeOf(app.route, app.status);
     nav();
     head();
-    if (anew || !view) {
-      const made = (await import(`./${modules[app.route.view]}.js`)).default(app);
+    if (!view) {
+      const name = app.route.view, made = (await import(`./${modules[name]}.js`)).default(app);
       if (my !== turn) return;
-      view?.end?.();
-      view = made;
-      app.losses.clear();
+      [view, shown] = [made, name];
       fill($("main"), view.element);
-      $("main").dataset.view = app.route.view;
-      scrollTo(0, 0);
+      $("main").dataset.view = name;
     }
     await view.load(app.range, signal);
     if (my !== turn) return;
+    $("main").classList.remove("stale");
     notice(null);
   } catch (e) {
     if (e.name === "AbortError" || my !== turn) return;
     notice(e);
-    if (!view) fill($("main"), empty("Nothing can be shown.", e.message));
+    if (!view) fill($("main"), empty("Nothing can be shown.", e.message)); // the message has a button that tries again
     if (!e.status && !("message" in e && e.name === "Error")) console.error(e);
   }
   document.documentElement.dataset.ready = String(my);

@@ -3,7 +3,7 @@
 
 export const parts = [
   { key: "accept_wait", name: "accept wait", color: "#c45fc4", who: "the client waits for accept()",
-    text: "The connection was complete and the application had not taken it up: its workers or its event loop were busy." },
+    text: "The connection was complete and the application had not accepted it: its workers or its event loop were busy." },
   { key: "upload", name: "upload", color: "#16888a", who: "the application waits for the rest of the request",
     text: "From the first to the last byte of the request: a slow or distant client, or segments lost on the way here." },
   { key: "recv_wait", name: "receive wait", color: "#a87b00", who: "the request waits to be read",

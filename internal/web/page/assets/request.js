@@ -8,7 +8,8 @@ import { began, status, failed } from "./requests.js";
 import { chains } from "./chain.js";
 import { card, sorted } from "./findings.js";
 import { Flame } from "./flamegraph.js";
-import { beside } from "./meanwhile.js";
+import { meanwhile } from "./meanwhile.js";
+import { waterfall as path, route, note, summary as spent } from "./path.js";
 import { menu, saveSVG, savePNG, saveJSON, saveCSV } from "./export.js";
 
 // steps are the rows of a waterfall: parts in their order, each from where the
@@ -48,8 +49,8 @@ function waterfall(r) {
     list.map((x) => {
       const bar = s("svg", { class: "wf-svg", viewBox: "0 0 1000 18", preserveAspectRatio: "none", "aria-hidden": "true" }, marks.map((t) => s("line", { class: "grid", x1: t / end * 1000, x2: t / end * 1000, y1: 0, y2: 18 })),
         s("rect", { x: x.at / end * 1000, y: x.inner ? 5 : 3, width: Math.max(2.5, x.us / end * 1000), height: x.inner ? 8 : 12, fill: x.after ? "none" : x.p.hatch ? "url(#hatch)" : x.p.color, class: x.after ? "after" : "" }));
-      const minor = x.after || x.us < (r.total_us || 1) * 0.02; // told in one line
-      return h("div", { class: `wf-row ${x.inner ? "inner" : ""} ${x.after ? "beside" : ""} ${minor ? "minor" : ""}`, role: "row", data: { part: x.p.key } },
+      const minor = x.after || x.us < (r.total_us || 1) * 0.02; // in one line
+      return h("div", { class: `wf-row ${x.inner ? "inner" : ""} ${x.after ? "aside" : ""} ${minor ? "minor" : ""}`, role: "row", data: { part: x.p.key } },
         h("span", { role: "cell", class: "wf-name" }, h("i", { class: "dot", css: { background: x.after ? "transparent" : x.p.color } }), x.p.name), h("b", { role: "cell", class: "n" }, micros(x.us)),
         h("span", { role: "cell", class: "n soft" }, x.after ? "not in total" : small(x.us / (r.total_us || 1))), h("div", { role: "cell", class: "wf-bar" }, bar),
         h("p", { class: "wf-text", role: "cell", title: minor ? x.text : null }, h("b", {}, x.who), x.who ? ". " : "", x.text, x.p.key === "server" && list.some((y) => y.inner) ? " What it did then stands beneath, summed up, in no order." : ""));
@@ -93,7 +94,7 @@ export default function view(app) {
     element.dataset.id = app.route.id;
     app.losses.set("request", d.losses);
     draw(d, r);
-    await beside(app, r, element.querySelector(".meanwhile"), signal);
+    await meanwhile(app, r, d.hops || [], element.querySelector(".meanwhile"), signal);
   }
 
   function draw(d, r) {
@@ -106,13 +107,14 @@ export default function view(app) {
       h("div", { class: "bar" }, h("a", { class: "act", href: app.address({ view: "requests" }) }, "‹ Requests"), h("span", { class: "grow" }), h("a", { class: "act", href: app.address({ view: "timeline", ep: key || app.route.ep, from: t - pad * 4, to: t + pad * 4, last: null, sel: [t, t + Math.max(1, r.total_us / 1e6)] }) }, "On the time line"), save(r, d)),
       h("h1", {}, h("span", {}, micros(r.total_us)), h("span", { class: "soft" }, r.side === "served" ? " answered by " : " called by "), name(p.container_name || p.comm || "an unknown process"), " ", h("bdi", { class: "name mono soft" }, ep)),
       r.label ? h("p", { class: "label" }, name(r.label, "mono")) : null,
-      h("p", { class: "summary" }, summary(r)),
+      h("p", { class: "summary" }, d.hops?.length > 1 ? spent(d.hops) : summary(r)),
+      d.hops?.length ? [h("h2", {}, route(d.hops)), path(app, d.hops, r.id), h("p", { class: "soft joined" }, note(d.hops)), h("h2", {}, "Its own parts")] : null,
       waterfall(r),
       h("dl", { class: "facts" }, facts(r, t).map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
       (r.flags || []).length ? h("ul", { class: "flags" }, r.flags.map((f) => h("li", {}, h("b", {}, clean(f, 40).replaceAll("_", " ")), flags[f] ? `: ${flags[f]}` : ""))) : null,
       h("div", { class: "meanwhile" }),
       h("h2", {}, "What its process waited for then"),
-      own?.length ? chains(own) : empty(why("wait") || "No wait was recorded at that moment.", "Waits are looked at in moments; those of services whose requests are slow are looked at most."),
+      own?.length ? chains(own) : empty(why("wait") || "No wait was recorded at that moment.", "Waits are sampled; those of services whose requests are slow most often."),
       h("h2", {}, "What its threads did then"),
       flame ? flame.element : empty(why("stacks") || "No stack was recorded at that moment.", "Stacks are recorded for services that compute while their requests are slow."),
       d.findings?.length ? [h("h2", {}, "Findings of that moment"), h("div", { class: "cards" }, sorted(d.findings).map((f) => card(f, app)))] : null);
@@ -124,7 +126,7 @@ export default function view(app) {
 
 function facts(r, t) {
   const p = r.process || {}, list = [["began", `${clock(t, 1)} (${ago(t)})`], ["status", h("span", { class: failed(r) ? "bad" : "" }, status(r))], [r.side === "served" ? "client" : "from", name(r.side === "served" ? `${r.peer_addr}:${r.peer_port}` : `${r.addr}:${r.port}`, "mono")],
-    ["process", [name(p.comm || "–"), p.pid ? ` ${p.pid}` : ""]], ["on its connection", `number ${count(r.seq)}`], ["received", bytes(r.bytes_in)], ["sent", bytes(r.bytes_out)], ["round trip", micros(r.rtt_us)], ["smallest round trip", micros(r.min_rtt_us)], ["sent again", plural(r.retrans || 0, "segment")]];
+    ["process", [name(p.comm || "–"), p.pid ? ` ${p.pid}` : ""]], ["on its connection", `number ${count(r.seq)}`], ["received", bytes(r.bytes_in)], ["sent", bytes(r.bytes_out)], ["round trip", micros(r.rtt_us)], ["smallest round trip", micros(r.min_rtt_us)], ["retransmitted", plural(r.retrans || 0, "segment")]];
   if (p.container || p.container_name) list.push(["container", name(p.container_name || p.container)]);
   if (p.unit) list.push(["unit", name(p.unit)]);
   if (r.weight > 1) list.push(["stands for", `${count(r.weight)} requests (sampled)`]);

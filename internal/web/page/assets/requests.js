@@ -1,12 +1,13 @@
 // Requests one by one: the slowest, or as they came.
 
-import { h, s, name, clean, steady, empty, choice, tells } from "./dom.js";
+import { h, s, name, clean, steady, empty, quiet, choice, tells } from "./dom.js";
 import { micros, count, percent, plural } from "./figure.js";
 import { moment, other } from "./clock.js";
 import { shares } from "./parts.js";
 import { about } from "./endpoints.js";
 import { query } from "./api.js";
 import { menu } from "./export.js";
+import { mini, length, route, where } from "./path.js";
 
 export const began = (r) => r.start_s ?? new Date(r.start).getTime() / 1000;
 
@@ -35,20 +36,28 @@ export function top(r) {
   return list.slice(0, 2).filter((x, i) => i === 0 || x.us / sum > 0.1).map((x) => `${x.part.name} ${percent(x.us / sum)}`).join(", ");
 }
 
-// rows is the table of requests; brief leaves out what the place already tells.
+// label is what was asked for, of the first step that tells it.
+const label = (r) => r.label || r.hops?.map((x) => x.served?.label || x.called?.label).find(Boolean);
+
+// unlabelled tells how to get URLs and statements, where none of the requests has one.
+export const unlabelled = (list) => list?.length && !list.some(label) ? h("p", { class: "soft hint" }, "No URL or statement is recorded. To keep them: ", h("code", {}, "slowray record --labels"), " (not of TLS).") : null;
+
+// rows is the table of requests, one line for all of a path; brief leaves out what the
+// place already tells.
 export function rows(app, list, { brief = false } = {}) {
   if (!list?.length) return empty("No such request.", brief ? "None was stored in this time." : "Choose a longer time above, or ask for less: a smaller least time, any status, both sides, all endpoints.");
-  const most = Math.max(...list.map((r) => r.total_us)) || 1;
+  const most = Math.max(...list.map((r) => r.hops ? length(r.hops) : r.total_us)) || 1;
   const open = (r) => app.address({ view: "request", id: r.id });
   return h("table", { class: `requests ${brief ? "few" : ""}` },
-    h("thead", {}, h("tr", {}, ["Began", brief ? null : "Endpoint", "Client", "Status", "Total", "Where the time went"].filter(Boolean).map((t) => h("th", { scope: "col", class: t === "Total" ? "n" : "" }, t)))),
+    h("thead", {}, h("tr", {}, ["Began", brief ? null : "Endpoint", "Client", "Status", "Total", "Time breakdown"].filter(Boolean).map((t) => h("th", { scope: "col", class: t === "Total" ? "n" : "" }, t)))),
     h("tbody", {}, list.map((r) => h("tr", { data: { go: r.id }, on: { click: (e) => { if (!e.target.closest("a")) location.hash = open(r); } } },
       h("td", { class: "when" }, h("a", { href: open(r), "data-key": r.id, title: other(began(r), 1) }, moment(began(r), 1))),
-      brief ? null : h("td", { class: "ep" }, h("span", { class: `way ${r.side}` }, r.side === "served" ? "in" : "out"), name(r.process?.container_name || r.process?.comm || "?", "strong"), " ", h("bdi", { class: "mono soft name" }, r.side === "called" ? `${clean(r.peer_addr, 60)}:${r.peer_port}` : `${clean(r.addr, 60)}:${r.port}`)),
+      brief ? null : h("td", { class: "ep" }, h("span", { class: `way ${r.side}` }, r.side === "served" ? "in" : "out"), r.hops ? route(r.hops, true)
+        : [name(r.process?.container_name || r.process?.comm || "?", "strong"), " ", h("bdi", { class: "mono soft name" }, r.side === "called" ? `${clean(r.peer_addr, 60)}:${r.peer_port}` : `${clean(r.addr, 60)}:${r.port}`)]),
       h("td", { class: "mono soft client" }, r.side === "called" ? `${clean(r.addr, 60)}:${r.port}` : `${clean(r.peer_addr, 60)}:${r.peer_port}`),
       h("td", { class: failed(r) ? "bad" : "" }, status(r)),
       h("td", { class: "n strong" }, micros(r.total_us), r.weight > 1 ? h("small", { class: "soft", title: `stands for ${r.weight} requests like it` }, ` ×${count(r.weight)}`) : null),
-      h("td", { class: "where" }, bar(r, most), h("span", { class: "soft" }, top(r), r.retrans > 0 ? ` · ${r.retrans} retransmitted` : "", r.label ? [" · ", name(r.label, "mono")] : null))))));
+      h("td", { class: "where" }, r.hops ? mini(r.hops, most) : bar(r, most), h("span", { class: "soft" }, label(r) ? [name(label(r), "mono label"), " · "] : null, r.hops ? where(r.hops) : top(r), r.retrans > 0 ? ` · ${r.retrans} retransmitted` : ""))))));
 }
 
 const MOST = 1000; // that the server gives at once
@@ -60,9 +69,9 @@ export default function view(app) {
   let limit = 100;
   async function load(range, signal) {
     const r = app.route, q = { from: range.from, to: range.to, ep: r.ep, slow_us: r.slow, status: r.status, side: r.side, sort: r.sort || "slow" };
-    const [d, known] = await Promise.all([app.ask("api/requests", { ...q, limit }, signal), app.ask("api/endpoints", { from: range.from, to: range.to }, signal)]);
+    const [d, known] = await Promise.all([app.ask("api/requests", { ...q, limit, paths: 1 }, signal), app.ask("api/endpoints", { from: range.from, to: range.to }, signal)]);
     app.losses.set("requests", d.losses);
-    const shown = d.requests?.length || 0, total = d.total_matching ?? null, more = total === null ? shown === limit : shown < total;
+    const lines = d.requests?.length || 0, total = d.total_matching ?? null, shown = Math.min(limit, total ?? limit), more = total === null ? lines > 0 : shown < total;
     const pick = (label, key, options) => {
       const e = h("select", { "aria-label": label, "data-key": key, on: { change: () => { limit = 100; app.go({ [key]: e.value || null }); } } }, options.map(([v, t]) => h("option", { value: v }, t)));
       e.value = r[key] || "";
@@ -70,11 +79,11 @@ export default function view(app) {
     };
     const eps = (known.endpoints || []).slice(0, 300).map((e) => [e.key, clean(`${e.side === "served" ? "in" : "out"} ${e.process?.comm || "?"} ${e.addr}:${e.port}`, 60)]);
     if (r.ep && !eps.some(([k]) => k === r.ep)) eps.push([r.ep, clean(r.ep.split("|").slice(2).join(" "), 60)]);
-    steady(bar, h("h1", {}, "Requests"), h("small", { class: "soft" }, [total === null ? d.stand_for ? plural(d.stand_for, "request") : "more than can be counted" : d.stand_for > total ? `${count(total)} stored, which stand for ${count(d.stand_for)}` : plural(total, "request"), more ? `the ${r.sort === "time" ? "latest" : "slowest"} ${count(shown)} are shown` : ""].filter(Boolean).join(", ")), h("span", { class: "grow" }),
+    steady(bar, h("h1", {}, "Requests"), h("small", { class: "soft" }, [total === null ? d.stand_for ? plural(d.stand_for, "request") : "more than can be counted" : d.stand_for > total ? `${count(total)} stored, which stand for ${count(d.stand_for)}` : plural(total, "request"), more ? `the ${r.sort === "time" ? "latest" : "slowest"} ${count(shown)} are shown` : "", lines < shown && total !== null ? `in ${plural(lines, "line")}` : ""].filter(Boolean).join(", ")), h("span", { class: "grow" }),
       pick("Endpoint", "ep", [["", "all endpoints"], ...eps]), pick("Side", "side", [["", "in and out"], ["served", "in: answered here"], ["called", "out: called from here"]]), pick("Least time", "slow", least), pick("Status", "status", [["", "any status"], ["ok", "ok"], ["error", "errors"]]),
       choice("Order", [["slow", "slowest"], ["time", "latest"]], r.sort || "slow", (v) => app.go({ sort: v === "slow" ? null : v })),
       menu("requests", [["Table (CSV)", query("api/requests", { ...q, limit: MOST, format: "csv" })], ["All of it (JSON)", query("api/requests", { ...q, limit: MOST })]]));
-    steady(list, rows(app, d.requests), more && limit < MOST ? h("p", { class: "acts" }, h("button", { type: "button", class: "act", on: { click: () => { limit = Math.min(MOST, limit * 3); app.reload(); } } }, "Show more")) : null);
+    steady(list, unlabelled(d.requests), !lines && !known.endpoints?.length ? quiet(app) : rows(app, d.requests), more && limit < MOST ? h("p", { class: "acts" }, h("button", { type: "button", class: "act", on: { click: () => { limit = Math.min(MOST, limit * 3); app.reload(); } } }, "Show more")) : null);
   }
   return { element, load };
 }

@@ -1,15 +1,17 @@
 // The time line: the charts of an endpoint, with findings on them, and what was
 // different in a range that is selected.
 
-import { h, fill, steady, name, empty, choice } from "./dom.js";
+import { h, fill, steady, name, empty, quiet, choice } from "./dom.js";
 import { micros, rate, permille, count } from "./figure.js";
+import { clock } from "./clock.js";
 import { Link, Chart } from "./chart.js";
 import { Heat, bars } from "./heat.js";
 import { parts, serverParts } from "./parts.js";
-import { Endpoints, first, place, who, mean } from "./endpoints.js";
-import { Lane, bands, strip, keyOf } from "./findings.js";
+import { Endpoints, first, place, who, mean, pace, idle, latest } from "./endpoints.js";
+import { Lane, bands, strip, verdict as judged, keyOf } from "./findings.js";
 import { Difference } from "./difference.js";
-import { rows } from "./requests.js";
+import { reach } from "./reach.js";
+import { rows, unlabelled } from "./requests.js";
 
 const blue = "#3f6fd1", ink = "var(--line-total)";
 
@@ -23,7 +25,7 @@ export default function timeline(app) {
     time: new Chart(link, { title: "Response time", height: 190, format: micros, series: [
       { key: "p99_us", name: "p99", color: ink, cls: "total" }, { key: "p50_us", name: "p50", color: ink, dash: "4 3" },
       { key: "server_p99_us", name: "server p99", color: blue }, { key: "server_p50_us", name: "server p50", color: blue, dash: "4 3" }] }),
-    ledger: new Chart(link, { title: "Where a request's time goes", note: "mean of each request", height: 170, format: micros, stack: true, series: parts.map((p) => ({ ...p })) }),
+    ledger: new Chart(link, { title: "Time breakdown", note: "mean of each request", height: 170, format: micros, stack: true, series: parts.map((p) => ({ ...p })) }),
     rps: new Chart(link, { title: "Requests", note: "per second", height: 130, format: rate, series: [{ key: "rps", name: "requests", color: "#5a7a96", area: true }, { key: "errors", name: "errors", color: "#cf3b36" }] }),
     net: new Chart(link, { title: "Network", height: 130, format: micros, series: [{ key: "network_us", name: "network", color: "#2f8a45" }, { key: "rtt_us", name: "round trip", color: "#a87b00", dash: "4 3" }] }),
     loss: new Chart(link, { title: "Loss", note: "segments retransmitted", height: 130, format: permille, series: [{ key: "loss_permille", name: "lost", color: "#cf3b36", area: true }] }),
@@ -33,9 +35,9 @@ export default function timeline(app) {
   const endpoints = new Endpoints(app), verdict = h("div", { class: "verdict" }), title = h("div", { class: "title" });
   const difference = new Difference(app, (sel) => link.zoom(sel)), slow = h("section", { class: "slow" }), histogram = h("div", {});
   let split = true, log = false, shown = null;
-  const center = h("div", { class: "center" }, verdict, title, lane.element, charts.time.element, charts.ledger.element,
+  const center = h("div", { class: "center" }, title, lane.element, charts.time.element, charts.ledger.element,
     h("div", { class: "pair" }, charts.rps.element, charts.net.element, charts.loss.element, heat.element), slow, histogram);
-  const element = h("div", { class: "timeline" }, endpoints.element, center, difference.element);
+  const element = h("div", { class: "timeline" }, verdict, endpoints.element, center, difference.element); // what is wrong comes first
   knobs();
 
   function knobs() {
@@ -61,35 +63,37 @@ export default function timeline(app) {
   async function load(range, signal) {
     const { from, to } = range, at = { from, to };
     // A cursor on the last look's charts stays. What the list needs comes first: it says which endpoint is shown.
-    const [list, found, all] = await Promise.all([app.ask("api/endpoints", at, signal), app.ask("api/findings", at, signal), app.ask("api/series", { ...at, points: 40, ledger: 0 }, signal)]);
+    const [list, found, lines] = await Promise.all([app.ask("api/endpoints", at, signal), app.ask("api/findings", at, signal), app.ask("api/series", { ...at, points: 40, ledger: 0 }, signal)]);
     const known = list.endpoints || [], chosen = known.find((e) => e.key === app.route.ep) || !app.route.ep && first(known, found.findings);
     app.losses.set("endpoints", list.losses);
     app.losses.set("findings", found.losses);
-    endpoints.set(known, new Map((all.series || []).map((x) => [x.key, x.p99_us?.some((v) => v > 0) ? x.p99_us : x.rps || []])), chosen?.key, found.findings);
+    endpoints.set(known, new Map((lines.series || []).map((x) => [x.key, x.p99_us?.some((v) => v > 0) ? x.p99_us : x.rps || []])), chosen?.key, found.findings);
     link.selection = app.route.sel;
-    steady(verdict, strip(found, app));
-    lane.set({ from, to, list: found.findings });
+    steady(verdict, judged(found, known, app), strip(found, app));
     center.classList.toggle("none", !chosen);
     if (!chosen) {
-      steady(title, known.length || app.route.ep ? empty("This endpoint had no request in this time.", "Choose another one, or a longer time.") : empty("No request was seen in this time.", "Requests of every TCP service on this host appear by themselves: send one, or choose a longer time above."));
+      lane.set({ from, to, list: found.findings });
+      steady(title, known.length || app.route.ep ? empty("This endpoint had no request in this time.", "Choose another one, or a longer time.") : quiet(app));
       return difference.load(range, null, null, signal);
     }
     const ep = chosen.key, q = { ...at, ep };
     const [series, histo, slowest] = await Promise.all([app.ask("api/series", { ...q, points: 300 }, signal), app.ask("api/histogram", q, signal),
-      app.ask("api/requests", { ...q, ...(app.route.sel ? { from: app.route.sel[0], to: app.route.sel[1] } : {}), sort: "slow", limit: 8 }, signal)]);
+      app.ask("api/requests", { ...q, ...(app.route.sel ? { from: app.route.sel[0], to: app.route.sel[1] } : {}), sort: "slow", limit: 8, side: ep.startsWith("called|") ? "called" : "served", paths: 1 }, signal)]);
     app.losses.set("series", series.losses);
     app.losses.set("requests", slowest.losses);
-    head(chosen, range);
+    head(chosen);
     const one = (series.series || []).find((x) => x.key === ep) || (series.series || [])[0] || {};
-    const frame = { from, to, step: series.step || 1, t: series.t || [], findings: bands(found.findings, to).map((f) => ({ ...f, far: f.key && f.key !== ep })) };
+    const all = bands(found.findings, to), step = series.step || 1, t = series.t || [], reached = all.map((f) => reach(f, { t, step, lists: [one.p99_us, one.p50_us, one.network_us, one.loss_permille] }, all));
+    const frame = { from, to, step, t, findings: reached.map((f) => ({ ...f, far: f.key && f.key !== ep })) };
+    lane.set({ from, to, list: found.findings, reached: new Map(reached.map((f) => [f.id, f])) });
     shown = { series: one, frame };
     for (const k of ["time", "rps", "net", "loss"]) charts[k].set({ ...frame, values: one });
     ledger(shown);
-    const t = histo.heat?.t || [];
-    heat.set({ ...frame, heat: histo.heat, heatStep: histo.heat?.step || (t.length > 1 ? t[1] - t[0] : frame.step) });
+    const ht = histo.heat?.t || [];
+    heat.set({ ...frame, heat: histo.heat, heatStep: histo.heat?.step || (ht.length > 1 ? ht[1] - ht[0] : step) });
     link.mark(app.route.sel);
     steady(slow, h("div", { class: "bar" }, h("h2", {}, "Slowest requests"), h("small", { class: "soft" }, app.route.sel ? "in the selected range" : "in this time"), h("span", { class: "grow" }), h("a", { class: "act", href: app.address({ view: "requests", ep, ...(app.route.sel ? { from: app.route.sel[0], to: app.route.sel[1], sel: null, last: null } : {}) }) }, "All requests")),
-      rows(app, slowest.requests, { brief: true }));
+      rows(app, slowest.requests, { brief: true }), unlabelled(slowest.requests));
     fill(histogram, bars(histo.buckets));
     await difference.load(range, app.route.sel, ep, signal);
   }
@@ -97,8 +101,8 @@ export default function timeline(app) {
   function head(e) {
     const p = e.process || {};
     steady(title, h("h1", {}, h("span", { class: `way ${e.side}` }, e.side === "served" ? "in" : "out"), name(who(e)), h("bdi", { class: "name mono soft" }, place(e))),
-      h("p", { class: "soft where" }, [e.side === "served" ? "requests answered here" : "requests sent from here", p.comm && p.comm !== who(e) ? name(p.comm) : null, p.pid ? `pid ${p.pid}` : null, p.container_name || p.container ? name(`container ${p.container_name || p.name || p.container}`) : null, p.unit ? name(p.unit) : null].filter(Boolean).flatMap((x, i) => i ? [" · ", x] : [x])),
-      h("dl", { class: "facts" }, [["requests", count(e.requests)], ["per second", rate(e.rps)], ["errors", count(e.errors)], ["mean", micros(mean(e))], ["p50", micros(e.total_us?.p50)], ["p99", micros(e.total_us?.p99)], ["slowest", micros(e.total_us?.max)], ["server p99", micros(e.server_us?.p99)], ["round trip", micros(e.rtt_us)], ["loss", permille(e.loss_permille)]]
+      h("p", { class: "soft where" }, [e.side === "served" ? "requests answered here" : "requests sent from here", p.comm && p.comm !== who(e) ? name(p.comm) : null, p.pid ? `pid ${p.pid}` : null, p.container_name || p.container ? name(`container ${p.container_name || p.name || p.container}`) : null, p.unit ? name(p.unit) : null, idle(e, app) ? h("b", {}, `no request since ${clock(latest(e, app))}`) : null].filter(Boolean).flatMap((x, i) => i ? [" · ", x] : [x])),
+      h("dl", { class: "facts" }, [["requests", count(e.requests)], ["per second", rate(pace(e, app))], ["errors", count(e.errors)], ["mean", micros(mean(e))], ["p50", micros(e.total_us?.p50)], ["p99", micros(e.total_us?.p99)], ["slowest", micros(e.total_us?.max)], ["server p99", micros(e.server_us?.p99)], ["round trip", micros(e.rtt_us)], ["loss", permille(e.loss_permille)]]
         .map(([k, v]) => h("div", { class: k === "errors" && e.errors > 0 ? "bad" : "" }, h("dt", {}, k), h("dd", {}, v)))));
   }
 

@@ -37,7 +37,7 @@ export default function view(app) {
     if (!nodes.length) {
       fill(about);
       fill(list);
-      return fill(told, empty(data.because ? clean(data.because, 300) : "Nobody was seen to wait for anybody in this time.", "Waits are looked at while requests are slow. Choose a time in which something was slow, or ask now: slowray wait PID."));
+      return fill(told, empty(data.because ? clean(data.because, 300) : "No thread was seen waiting for another in this time.", "Waits are sampled while requests are slow. Choose a time in which something was slow, or ask now: slowray wait PID."));
     }
     const culprits = nodes.filter((n) => ends.has(n.id)).sort((a, b) => (ends.get(b.id) || 0) - (ends.get(a.id) || 0));
     fill(told, stuck.slice(0, 3).map((c) => h("p", { class: "alarm" }, h("b", {}, c.nodes.length > 1 ? "They wait for each other: " : "It waits for itself: "), c.nodes.map((id) => label(names.get(id))).join(" → "), ". None of them can go on by itself.")),
@@ -64,6 +64,7 @@ export default function view(app) {
       at.set(id, upright ? { x: wide / 2 + mid * (one + gapX) - one / 2, y: 10 + i * (high + gapY) } : { x: lefts[i], y: tall / 2 + mid * (high + gapY) - high / 2 });
     }));
     const top = Math.max(...l.edges.map((e) => e.seconds || 0)) || 1;
+    const labels = []; // on top of all lines
     const lines = l.edges.map((e) => {
       const a = at.get(e.from), b = at.get(e.to), bad = held.has(e.from) && held.has(e.to), back = l.back.has(e), w = 1.2 + 5 * Math.sqrt((e.seconds || 0) / top);
       const [x1, y1, x2, y2] = upright ? [a.x + one / 2, a.y + high, b.x + one / 2, b.y - 5] : [a.x + size.get(e.from), a.y + high / 2, b.x - 5, b.y + high / 2];
@@ -71,8 +72,8 @@ export default function view(app) {
       const d = !back ? curve([[x1, y1], ...passed, [x2, y2]], upright) : upright ? `M${a.x} ${a.y + high / 2}C${a.x - 50} ${a.y},${b.x - 50} ${b.y + high},${b.x - 4} ${b.y + high / 2}`
         : `M${a.x + size.get(e.from) / 2} ${a.y + high}C${a.x + size.get(e.from) / 2} ${a.y + high + 44},${b.x + size.get(e.to) / 2} ${b.y + high + 44},${b.x + size.get(e.to) / 2} ${b.y + high + 5}`;
       const [lx, ly] = passed[0] || [x2, y2];
-      const g = s("g", { class: `wait-edge ${bad ? "bad" : ""} ${chosen && (e.from === chosen || e.to === chosen) ? "on" : ""}` }, s("path", { d, "stroke-width": w, "marker-end": bad ? "url(#arrow-bad)" : "url(#arrow)" }),
-        e.seconds > 0 && !back ? s("text", { x: (x1 + lx) / 2, y: (y1 + ly) / 2 - (upright ? -4 : 7), "text-anchor": "middle" }, seconds(e.seconds)) : null);
+      const g = s("g", { class: `wait-edge ${bad ? "bad" : ""} ${chosen && (e.from === chosen || e.to === chosen) ? "on" : ""}` }, s("path", { d, "stroke-width": w, "marker-end": bad ? "url(#arrow-bad)" : "url(#arrow)" }));
+      if (e.seconds > 0 && !back) labels.push(s("g", { class: "edge-label" }, s("text", { x: (x1 + lx) / 2, y: (y1 + ly) / 2 - (upright ? -4 : 7), "text-anchor": "middle" }, seconds(e.seconds))));
       return tells(g, () => [h("b", {}, `${clean(by.get(e.from)?.title, 60)} → ${clean(by.get(e.to)?.title, 60)}`), h("div", {}, clean(e.text || e.how || "", 300)), e.seconds > 0 ? h("div", {}, `${seconds(e.seconds)} of waiting`) : null, e.how && e.text ? h("div", { class: "soft" }, `known by: ${clean(e.how, 80)}`) : null]);
     });
     const boxes = l.rows.flat().filter((id) => by.has(id)).map((id) => {
@@ -89,7 +90,7 @@ export default function view(app) {
     const under = l.back.size ? 40 : 0; // for lines that lead back
     const room = graph.clientWidth - 18, fit = wide > room && wide < room * 1.3 ? room / wide : 1; // a little smaller rather than cut off
     const head = (id) => s("marker", { id, viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { d: "M0 0 8 4 0 8z" }));
-    steady(graph, s("svg", { viewBox: `0 0 ${wide} ${tall + under}`, width: wide * fit, height: (tall + under) * fit, role: "group", "aria-label": "Wait graph" }, s("defs", {}, head("arrow"), head("arrow-bad")), lines, boxes));
+    steady(graph, s("svg", { viewBox: `0 0 ${wide} ${tall + under}`, width: wide * fit, height: (tall + under) * fit, role: "group", "aria-label": "Wait graph" }, s("defs", {}, head("arrow"), head("arrow-bad")), lines, labels, boxes));
     if (l.left) told.append(h("p", { class: "soft" }, `${plural(l.left, "node")} with less time are left out of the drawing.`));
   }
 
