@@ -54,7 +54,7 @@ func (c *fleetWatchCmd) Run(ctx context.Context, s *streams) error {
 		}
 		return fmt.Errorf("fleet watch: %w", advised(err))
 	}
-	tell := teller{c: c, s: s, archive: archive}
+	tell := eventPrinter{c: c, s: s, archive: archive}
 	tell.begin(w)
 	for _, i := range w.Open() {
 		tell.say(ctx, []answer.Event{{Schema: answer.SchemaEvent, At: time.Now().UTC(), Kind: answer.Onset, Incident: i}})
@@ -86,7 +86,7 @@ func (c *fleetWatchCmd) Run(ctx context.Context, s *streams) error {
 }
 
 // begin says what is watched: nothing more may come for days.
-func (t *teller) begin(w *answer.Watcher) {
+func (t *eventPrinter) begin(w *answer.Watcher) {
 	if now := time.Now(); w.Silent(now) {
 		t.trouble(unheard(w))
 		return
@@ -102,8 +102,8 @@ func unheard(w *answer.Watcher) string {
 	return "no host has sent anything since " + w.Heard().Format(time.DateTime) + " UTC (slowray record --status on a host says why); waiting"
 }
 
-// teller prints events, and has the archive keep them.
-type teller struct {
+// eventPrinter prints events, and has the archive keep them.
+type eventPrinter struct {
 	c       *fleetWatchCmd
 	s       *streams
 	archive fleet.Archive
@@ -113,7 +113,7 @@ type teller struct {
 	at      time.Time // and when
 }
 
-func (t *teller) say(ctx context.Context, events []answer.Event) {
+func (t *eventPrinter) say(ctx context.Context, events []answer.Event) {
 	var stored []fleet.Event
 	for i := range events {
 		e := &events[i]
@@ -142,7 +142,7 @@ func (t *teller) say(ctx context.Context, events []answer.Event) {
 }
 
 // trouble tells of something once, and again when it is something else or a minute later.
-func (t *teller) trouble(what string) {
+func (t *eventPrinter) trouble(what string) {
 	if what == t.said && time.Since(t.at) < time.Minute {
 		return
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// An address that is in use is told with who uses it, and with one that is free.
+// An address that is in use is reported with who uses it, and with one that is free.
 func TestInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -83,7 +83,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 	for range maxHeavy + 1 {
 		_, c, status := p.ask(t, "/metrics")
 		if conns = append(conns, c); !strings.Contains(status, " 200 ") {
-			t.Errorf("a scrape beside slow ones: %s", status)
+			t.Errorf("a scrape next to slow ones: %s", status)
 		}
 	}
 	r, c, status := p.ask(t, "/api/status")

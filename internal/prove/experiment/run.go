@@ -93,7 +93,7 @@ func (o Options) withDefaults() Options {
 }
 
 // Shortest is how long an experiment takes when all goes well, with a Meter whose
-// blocks take as long as they are told to.
+// blocks take as long as asked.
 func (o Options) Shortest() time.Duration {
 	o = o.withDefaults()
 	return time.Duration(len(phaseNames)) * o.phase()
