@@ -50,9 +50,12 @@ func TestGlossary(t *testing.T) {
 		t.Skipf("SKIP: no git here: words are NOT tested: %v", err)
 	}
 	var avoided []*regexp.Regexp
+	var all []string
 	for _, g := range glossary {
 		avoided = append(avoided, regexp.MustCompile(g.not))
+		all = append(all, "(?:"+g.not+")")
 	}
+	any := regexp.MustCompile(strings.Join(all, "|"))
 	read := 0
 	for name := range strings.Lines(string(out)) {
 		name = strings.TrimSpace(name)
@@ -64,6 +67,9 @@ func TestGlossary(t *testing.T) {
 			continue // removed, and not committed yet
 		}
 		read++
+		if !any.Match(text) {
+			continue // nearly all
+		}
 		for n, line := range strings.Split(string(text), "\n") {
 			line = kept.ReplaceAllString(line, "")
 			for i, re := range avoided {
