@@ -124,16 +124,17 @@ func (l *Language) Text(text string) string {
 
 // reading is text in another language, and how many bytes of the original were sentences
 // of the catalogue: of several readings the one with most of them is right, and among
-// equals the one whose outermost sentence is the longest.
+// equals several sentences rather than one with others in its places, or else the one whose
+// outermost sentence has the most places: that is a sentence, and no name in it.
 type reading struct {
 	text       string
 	understood int
-	outermost  int
+	places     int
 }
 
 // separators stand between sentences, and parts of them; longest says how much is read as a
 // text of several.
-var separators = []struct{ english, chinese string }{{". ", "。"}, {"; ", "；"}, {": ", "："}, {", ", "，"}}
+var separators = []struct{ english, chinese string }{{". ", "。"}, {"; ", "；"}, {": ", "："}, {", ", "，"}, {"  ", "  "}}
 
 const longest = 2000
 
@@ -155,13 +156,13 @@ func (l *Language) read(text string) reading {
 		if !ok {
 			continue
 		}
-		r := reading{understood: s.weight, outermost: s.weight}
+		r := reading{understood: s.weight, places: len(places)}
 		for j, place := range places {
 			inner := l.read(strings.TrimSpace(place))
 			places[j] = inner.text
 			r.understood += inner.understood
 		}
-		if r.understood > best.understood || r.understood == best.understood && r.outermost > best.outermost {
+		if r.understood > best.understood || r.understood == best.understood && r.places > best.places {
 			r.text = s.fill(places)
 			best = r
 		}
@@ -176,7 +177,7 @@ func (l *Language) read(text string) reading {
 				end++ // the full stop is part of the sentence
 			}
 			head, rest := l.read(text[:end]), l.read(text[i+2:])
-			if understood := head.understood + rest.understood; understood > best.understood {
+			if understood := head.understood + rest.understood; understood > 0 && understood >= best.understood {
 				best = reading{understood: understood, text: tidy(joined(head, rest, sep.english, sep.chinese))}
 			}
 		}

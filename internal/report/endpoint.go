@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/figure"
@@ -30,7 +31,7 @@ func (p *printer) endpoints(r *diagnose.Report) {
 	}
 	if len(served)+len(called) == 0 {
 		if p.All || len(r.Findings) > 0 { // the verdict says it otherwise
-			p.line("No TCP service had traffic.")
+			p.line("%s", p.say("No TCP service had traffic."))
 			p.line("")
 		}
 		return
@@ -47,8 +48,9 @@ func (p *printer) endpoints(r *diagnose.Report) {
 
 // connections is the table of a window in which no request was recorded.
 func (p *printer) connections(served []diagnose.Endpoint) {
-	p.line("%s", p.paint(bold, "Services"))
-	p.line("  %-22s %-16s %8s %10s %9s %9s", "address", "process", "pid", "new conns", "answers/s", "good/s")
+	p.line("%s", p.paint(bold, p.say("Services")))
+	p.line("  %s %s %8s %s %s %9s", pad(p.say("address"), 22), pad(p.say("process"), 16), "pid",
+		padLeft(p.say("new conns"), 10), padLeft(p.say("answers/s"), 9), "good/s")
 	shown := p.first(served, screenServed)
 	for _, e := range shown {
 		comm, pid := "?", ""
@@ -61,7 +63,7 @@ func (p *printer) connections(served []diagnose.Endpoint) {
 }
 
 const (
-	requestColumns = "%-23s %-15s %7s %7s %7s %7s  %s"
+	requestColumns = "%s %s %7s %7s %7s %7s  %s"
 	addressWidth   = 21
 	processWidth   = 15                                                                      // a name the kernel keeps is no longer
 	tableWidth     = 2 + addressWidth + 1 + processWidth + 1 + 7 + 1 + 7 + 1 + 7 + 1 + 7 + 2 // up to the time breakdown
@@ -72,7 +74,7 @@ func (p *printer) requests(title, who string, list []diagnose.Endpoint, most int
 	if len(list) == 0 {
 		return
 	}
-	p.line("%s", p.paint(bold, fmt.Sprintf(requestColumns, title, who, "req/s", "good/s", "p50", "p99", "time breakdown")))
+	p.line("%s", p.paint(bold, fmt.Sprintf(requestColumns, pad(p.text(title), 2+addressWidth), pad(p.text(who), processWidth), "req/s", "good/s", "p50", "p99", p.say("time breakdown"))))
 	shown := p.first(list, most)
 	for i := range shown {
 		e := &shown[i]
@@ -92,11 +94,11 @@ func (p *printer) requests(title, who string, list []diagnose.Endpoint, most int
 			p.line("  %s", address)
 			address = ""
 		}
-		row := fmt.Sprintf(requestColumns, "  "+address, shorten(comm, processWidth), wholeRate(e.RPS), wholeRate(e.GoodRPS), p50, p99,
-			topParts(shares(e.Ledger), p.Width-tableWidth))
+		row := fmt.Sprintf(requestColumns, pad("  "+address, 2+addressWidth), pad(shorten(comm, processWidth), processWidth), wholeRate(e.RPS), wholeRate(e.GoodRPS), p50, p99,
+			p.topParts(shares(e.Ledger), p.Width-tableWidth))
 		p.line("%s", strings.TrimRight(row, " "))
 		if note := endpointNote(e); note != "" && (p.All || i == 0 || e.Unanswered+e.Unfinished > 0) {
-			p.wrapped("    ", 4, note)
+			p.wrapped("    ", 4, p.text(note))
 		}
 	}
 	p.more(list, shown)
@@ -112,7 +114,7 @@ func (p *printer) first(list []diagnose.Endpoint, most int) []diagnose.Endpoint 
 
 func (p *printer) more(list, shown []diagnose.Endpoint) {
 	if n := len(list) - len(shown); n > 0 {
-		p.line("  … and %d more: -v", n)
+		p.line("  %s", p.say("… and %d more: -v", n))
 	}
 	p.line("")
 }
@@ -147,8 +149,13 @@ func finest(share map[string]float64) map[string]float64 {
 	return out
 }
 
+// topParts is topParts in the language of the reader.
+func (p *printer) topParts(share map[string]float64, room int) string {
+	return topParts(share, room, p.text)
+}
+
 // topParts names the parts with most of the time, as many as the room allows.
-func topParts(share map[string]float64, room int) string {
+func topParts(share map[string]float64, room int, say func(string) string) string {
 	names := slices.SortedFunc(maps.Keys(share), func(a, b string) int {
 		return cmp.Or(cmp.Compare(share[b], share[a]), strings.Compare(a, b))
 	})
@@ -157,11 +164,11 @@ func topParts(share map[string]float64, room int) string {
 		if share[name] < 0.01 {
 			break
 		}
-		next := fmt.Sprintf("%s %.0f %%", printable.Text(name), 100*share[name])
+		next := say(fmt.Sprintf("%s %.0f %%", printable.Text(name), 100*share[name]))
 		if text != "" {
 			next = text + ", " + next
 		}
-		if text != "" && utf8.RuneCountInString(next) > room {
+		if text != "" && ansi.StringWidth(next) > room {
 			break
 		}
 		text = next
@@ -191,7 +198,7 @@ func endpointNote(e *diagnose.Endpoint) string {
 		}
 		share = finest(share)
 		const room = 48
-		notes = append(notes, fmt.Sprintf("slowest %s: %s, %s", figure.Count(s.Requests), duration(s.Mean), topParts(share, room)))
+		notes = append(notes, fmt.Sprintf("slowest %s: %s, %s", figure.Count(s.Requests), duration(s.Mean), topParts(share, room, printable.Text)))
 	}
 	if e.Loss != nil && *e.Loss >= noteLoss && e.Retrans != nil && *e.Retrans > 0 {
 		notes = append(notes, fmt.Sprintf("loss %s ‰ (%s segments retransmitted)", short(*e.Loss), figure.Count(*e.Retrans)))
@@ -229,13 +236,8 @@ func wholeRate(f *float64) string {
 	return strconv.FormatFloat(*f, 'f', 0, 64)
 }
 
-// shorten cuts text to so many characters.
-func shorten(text string, most int) string {
-	if r := []rune(text); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return text
-}
+// shorten cuts text to so many columns.
+func shorten(text string, most int) string { return ansi.Truncate(text, most, "…") }
 
 // duration writes µs with three significant digits.
 func duration(us float64) string { return figure.Seconds(us / 1e6) }

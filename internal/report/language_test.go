@@ -1,0 +1,90 @@
+package report
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/language"
+)
+
+// english is a word that no name, command or setting has by itself: where a translation
+// has one, a sentence is missing in the catalogue.
+var english = regexp.MustCompile(`(^|[^\w.'/-])(the|of|is|are|and|to|in|for|its|it|with|or|that|was|were|on|at|by|from|not|no|as|so|a|an|wait|waits|waiting|which|when|than|had|have|has)($|[^\w.'/=-])`)
+
+func chinese(t *testing.T) *language.Language {
+	t.Helper()
+	l, err := language.New("zh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestTitlesInChinese: every cause has a Chinese title of its own.
+func TestTitlesInChinese(t *testing.T) {
+	l := chinese(t)
+	for _, c := range cause.Catalogue() {
+		if got := l.Text(c.Title); got == c.Title || english.MatchString(got) {
+			t.Errorf("%s: %q has no translation: %q", c.ID, c.Title, got)
+		}
+	}
+}
+
+// TestCorpusInChinese: what the recorded reports say of their causes is translated, but
+// for the evidence.
+func TestCorpusInChinese(t *testing.T) {
+	l := chinese(t)
+	files, err := filepath.Glob("../diagnose/testdata/corpus/*/report.json")
+	if err != nil || len(files) < 200 {
+		t.Fatalf("%d reports in the corpus (%v)", len(files), err)
+	}
+	missing := map[string]bool{}
+	check := func(what, text string) {
+		got := l.Text(text)
+		if bare := strings.ReplaceAll(got, "slowray wait", ""); english.MatchString(bare) && !missing[got] {
+			missing[got] = true
+			t.Errorf("%s: %q\nis partly English: %q", what, text, got)
+		}
+	}
+	for _, file := range files {
+		r := readReport(t, file)
+		for _, f := range r.Findings {
+			what := string(f.Cause)
+			check(what+", title", f.Title)
+			check(what+", impact", f.Impact.Of)
+			check(what+", impact", f.Impact.Text)
+			check(what+", advice", f.Fix.Text)
+			check(what+", end of the chain", f.ChainEnd)
+		}
+		for _, s := range r.Unlinked {
+			check("not the cause", s.Text)
+		}
+		check("verdict", verdictOf(r))
+	}
+}
+
+func verdictOf(r *diagnose.Report) string {
+	if len(causesOf(r)) > 0 {
+		return harmText(r)
+	}
+	return healthText(r)
+}
+
+func readReport(t *testing.T, file string) *diagnose.Report {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r diagnose.Report
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return &r
+}
