@@ -147,24 +147,27 @@ func (l *Language) read(text string) reading {
 	if len(text) > longest {
 		return best
 	}
+	if s := l.byFormat[text]; s != nil && len(s.literals) == 1 {
+		best = reading{text: s.translation, understood: s.weight}
+		l.known[text] = best
+		return best
+	}
 	for i := range l.sentences {
 		s := &l.sentences[i]
 		if s.weak {
 			continue
 		}
-		places, ok := s.match(text)
-		if !ok {
-			continue
-		}
-		r := reading{understood: s.weight, places: len(places)}
-		for j, place := range places {
-			inner := l.read(strings.TrimSpace(place))
-			places[j] = inner.text
-			r.understood += inner.understood
-		}
-		if r.understood > best.understood || r.understood == best.understood && r.places > best.places {
-			r.text = s.fill(places)
-			best = r
+		for _, places := range s.matches(text) {
+			r := reading{understood: s.weight, places: len(places)}
+			for j, place := range places {
+				inner := l.read(strings.TrimSpace(place))
+				places[j] = inner.text
+				r.understood += inner.understood
+			}
+			if r.understood > best.understood || r.understood == best.understood && r.places > best.places {
+				r.text = s.fill(places)
+				best = r
+			}
 		}
 	}
 	for i := range text {
@@ -178,7 +181,7 @@ func (l *Language) read(text string) reading {
 			}
 			head, rest := l.read(text[:end]), l.read(text[i+2:])
 			if understood := head.understood + rest.understood; understood > 0 && understood >= best.understood {
-				best = reading{understood: understood, text: tidy(joined(head, rest, sep.english, sep.chinese))}
+				best = reading{understood: understood, text: joined(head, rest, sep.english, sep.chinese)}
 			}
 		}
 	}
@@ -190,6 +193,8 @@ func (l *Language) read(text string) reading {
 // where there is one on both sides.
 func joined(a, b reading, english, chinese string) string {
 	switch {
+	case english == ". " && a.understood > 0:
+		return a.text + b.text
 	case english == ". ":
 		return a.text + " " + b.text
 	case a.understood == 0 && b.understood == 0:

@@ -2,6 +2,7 @@ package language
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -86,54 +87,80 @@ func newSentence(english, translation string) (sentence, error) {
 
 func place(n int) string { return "{" + strconv.Itoa(n) + "}" }
 
-// match gives what stands in the places of the sentence, if text is that sentence.
-func (s *sentence) match(text string) ([]string, bool) {
+// matches gives what stands in the places of the sentence, if text is that sentence: with
+// the first places as short as can be, and with the last ones, where that is something else.
+func (s *sentence) matches(text string) [][]string {
 	last := len(s.literals) - 1
-	if last == 0 {
-		return nil, text == s.english
-	}
 	rest, ok := strings.CutPrefix(text, s.literals[0])
-	if !ok || !strings.HasSuffix(rest, s.literals[last]) {
-		return nil, false
+	if !ok || last == 0 || !strings.HasSuffix(rest, s.literals[last]) {
+		return nil
 	}
 	rest = rest[:len(rest)-len(s.literals[last])]
-	places := make([]string, 0, last)
-	for _, literal := range s.literals[1:last] {
-		before, after, found := strings.Cut(rest, literal)
-		if !found {
-			return nil, false
+	first, final := make([]string, last), make([]string, last)
+	left, right := rest, rest
+	for i := 1; i < last; i++ {
+		if first[i-1], left, ok = strings.Cut(left, s.literals[i]); !ok {
+			return nil
 		}
-		places, rest = append(places, before), after
 	}
-	return append(places, rest), true
+	for i := 1; i < last; i++ { // what was found from the left is there from the right
+		at := strings.LastIndex(right, s.literals[last-i])
+		final[last-i], right = right[at+len(s.literals[last-i]):], right[:at]
+	}
+	first[last-1], final[0] = left, right
+	if slices.Equal(first, final) {
+		return [][]string{first}
+	}
+	return [][]string{first, final}
 }
 
-// fill writes the translation with what stands in its places.
+// fill writes the translation with what stands in its places: with a blank between Chinese
+// and a name or figure, and none between Chinese characters or next to their punctuation.
 func (s *sentence) fill(places []string) string {
-	text := s.translation
-	pairs := make([]string, 0, 2*len(places))
-	for i, p := range places {
-		pairs = append(pairs, place(i+1), p)
+	var out []rune
+	write := func(text string) {
+		for i, r := range []rune(strings.TrimSpace(text)) {
+			if last := len(out) - 1; i == 0 && last >= 0 {
+				switch before := out[last]; {
+				case before == ' ' && last > 0 && (punctuation(out[last-1]) || punctuation(r) || han(out[last-1]) && han(r)):
+					out = out[:last]
+				case han(before) && narrow(r), narrow(before) && han(r):
+					out = append(out, ' ')
+				}
+			}
+			out = append(out, r)
+		}
 	}
-	return tidy(strings.NewReplacer(pairs...).Replace(text))
-}
-
-// tidy takes blanks away that Chinese has not: between its characters, and next to its
-// punctuation.
-func tidy(text string) string {
-	runes := []rune(text)
-	out := make([]rune, 0, len(runes))
-	for i, r := range runes {
-		if r == ' ' && i > 0 && i+1 < len(runes) {
-			before, after := runes[i-1], runes[i+1]
-			if punctuation(before) || punctuation(after) || unicode.Is(unicode.Han, before) && unicode.Is(unicode.Han, after) {
-				continue
+	blank := func(is bool) {
+		if last := len(out) - 1; is && last >= 0 && out[last] != ' ' {
+			out = append(out, ' ')
+		}
+	}
+	rest := s.translation
+	for rest != "" {
+		at := strings.IndexByte(rest, '{')
+		if at < 0 {
+			at = len(rest)
+		}
+		write(rest[:at])
+		blank(strings.HasSuffix(rest[:at], " "))
+		rest = rest[at:]
+		for i := range places {
+			if after, ok := strings.CutPrefix(rest, place(i+1)); ok {
+				write(places[i])
+				rest = after
+				break
 			}
 		}
-		out = append(out, r)
+		blank(strings.HasPrefix(rest, " "))
 	}
 	return string(out)
 }
+
+func han(r rune) bool { return unicode.Is(unicode.Han, r) }
+
+// narrow says that a character is part of a name or figure.
+func narrow(r rune) bool { return r < unicode.MaxLatin1 && r > ' ' && r != '/' && r != '(' }
 
 // punctuation says that a character is a mark of Chinese, as wide as its characters.
 func punctuation(r rune) bool { return strings.ContainsRune("，。；：、（）“”！？", r) }

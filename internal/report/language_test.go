@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/json"
+	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +13,9 @@ import (
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/language"
 )
+
+// show prints the first screen of a report for each cause: go test -v -run InChinese -args -show
+var show = flag.Bool("show", false, "print a report in Chinese for each cause, to be read")
 
 // english is a word that no name, command or setting has by itself: where a translation
 // has one, a sentence is missing in the catalogue.
@@ -52,8 +56,15 @@ func TestCorpusInChinese(t *testing.T) {
 			t.Errorf("%s: %q\nis partly English: %q", what, text, got)
 		}
 	}
+	shown := map[cause.ID]bool{}
 	for _, file := range files {
 		r := readReport(t, file)
+		if roots := causesOf(r); *show && len(roots) > 0 && !shown[roots[0].Cause] {
+			shown[roots[0].Cause] = true
+			if err := Text(os.Stdout, r, Style{Language: l}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		for _, f := range r.Findings {
 			what := string(f.Cause)
 			check(what+", title", f.Title)

@@ -252,7 +252,7 @@ func (p *printer) onScreen(n int, f *cause.Finding, consequences []*cause.Findin
 		evidence = append(evidence, p.cut(chainText(f), labelWidth))
 	}
 	for i := range f.Evidence {
-		evidence = append(evidence, p.cut(factText(&f.Evidence[i]), labelWidth))
+		evidence = append(evidence, p.shortened(printable.Text(p.fact(&f.Evidence[i])), labelWidth))
 	}
 	impact := p.firstLines(p.impact(f), max(1, min(2, room-1)))
 	room -= len(impact)

@@ -190,7 +190,7 @@ func (p *printer) finding(n int, f *cause.Finding) {
 		if i == 0 {
 			label = "evidence"
 		}
-		p.field(label, evidenceText(&e))
+		p.translated(label, p.say("%s  (%s)", p.fact(&e), e.Source))
 	}
 }
 
@@ -228,12 +228,8 @@ func (p *printer) hops(f *cause.Finding) {
 	}
 }
 
-func evidenceText(e *cause.Evidence) string {
-	return fmt.Sprintf("%s  (%s)", factText(e), e.Source)
-}
-
-func factText(e *cause.Evidence) string {
-	return fmt.Sprintf("%s: %s", e.Fact, figure.Evidence(e.Value, e.Limit, e.Unit))
+func (p *printer) fact(e *cause.Evidence) string {
+	return p.say("%s: %s", e.Fact, figure.Evidence(e.Value, e.Limit, e.Unit))
 }
 
 // SubjectText names what a finding is about, on one line that is fit for a terminal.
@@ -298,8 +294,11 @@ func (p *printer) excluded(title string, list []diagnose.Excluded) {
 const labelWidth = 13
 
 // field prints a labelled sentence, wrapped.
-func (p *printer) field(label, text string) {
-	p.wrapped(p.label(label), labelWidth, p.text(printable.Text(text)))
+func (p *printer) field(label, text string) { p.translated(label, p.text(printable.Text(text))) }
+
+// translated is field for text that is in the language of the reader already.
+func (p *printer) translated(label, text string) {
+	p.wrapped(p.label(label), labelWidth, printable.Text(text))
 }
 
 // label is what stands before a text of a finding.
