@@ -3,6 +3,7 @@ package language
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -132,11 +133,33 @@ type reading struct {
 	places     int
 }
 
-// separators stand between sentences, and parts of them; longest says how much is read as a
-// text of several.
-var separators = []struct{ english, chinese string }{{". ", "。"}, {"; ", "；"}, {": ", "："}, {", ", "，"}, {"  ", "  "}}
+// separators stand between sentences, and parts of them.
+var separators = []struct {
+	english, chinese string
+	sentences        bool
+}{{". ", "。", true}, {"; ", "；", true}, {": ", "：", false}, {", ", "，", false}, {"  ", "  ", true}}
 
-const longest = 2000
+const (
+	longest  = 2000 // bytes that are read
+	most     = 40   // separators in a text of several sentences
+	shortest = 20   // bytes of a sentence that may have English in it, as a name of many words
+)
+
+// grammar is words that no name, figure or setting is made of.
+var grammar = strings.Fields("the of is are and to in for its it with or that was were on at by from not no as a an which does has wait waits waiting when than had have")
+
+// IsEnglish says that text is English, or in part: mixed with Chinese, neither is readable.
+func IsEnglish(text string) bool {
+	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ' ' || punctuation(r) || han(r) }) {
+		if slices.Contains(grammar, strings.Trim(word, ",;:.()")) {
+			return true
+		}
+	}
+	return false
+}
+
+// english says that nothing of a text was understood, and that it is no name or figure.
+func (r *reading) english() bool { return r.understood == 0 && IsEnglish(r.text) }
 
 func (l *Language) read(text string) reading {
 	if r, ok := l.known[text]; ok {
@@ -159,16 +182,25 @@ func (l *Language) read(text string) reading {
 		}
 		for _, places := range s.matches(text) {
 			r := reading{understood: s.weight, places: len(places)}
+			mixed := false
 			for j, place := range places {
 				inner := l.read(strings.TrimSpace(place))
+				mixed = mixed || s.weight < shortest && inner.english()
 				places[j] = inner.text
 				r.understood += inner.understood
+			}
+			if mixed {
+				continue
 			}
 			if r.understood > best.understood || r.understood == best.understood && r.places > best.places {
 				r.text = s.fill(places)
 				best = r
 			}
 		}
+	}
+	if parts(text) > most {
+		l.known[text] = best
+		return best
 	}
 	for i := range text {
 		for _, sep := range separators {
@@ -180,6 +212,9 @@ func (l *Language) read(text string) reading {
 				end++ // the full stop is part of the sentence
 			}
 			head, rest := l.read(text[:end]), l.read(text[i+2:])
+			if !sep.sentences && (head.english() || rest.english()) {
+				continue
+			}
 			if understood := head.understood + rest.understood; understood > 0 && understood >= best.understood {
 				best = reading{understood: understood, text: joined(head, rest, sep.english, sep.chinese)}
 			}
@@ -187,6 +222,14 @@ func (l *Language) read(text string) reading {
 	}
 	l.known[text] = best
 	return best
+}
+
+// parts counts what may stand between sentences in a text.
+func parts(text string) (n int) {
+	for _, sep := range separators {
+		n += strings.Count(text, sep.english)
+	}
+	return n
 }
 
 // joined puts two readings one after the other, with the punctuation of the translation

@@ -40,7 +40,7 @@ func (p *printer) screen(r *diagnose.Report) {
 			p.onScreen(i+1, f, consequencesOf(r, f))
 			p.line("")
 		} else {
-			p.line("%s", p.shortened(fmt.Sprintf("%d. %s  [%s]  %s", i+1, p.title(f), f.Cause, p.text(SubjectText(&f.Subject))), 0))
+			p.line("%s", p.shortened(fmt.Sprintf("%d. %s  [%s]  %s", i+1, p.title(f), f.Cause, printable.Text(p.subject(&f.Subject))), 0))
 		}
 	}
 	if len(roots) > screenCauses {
@@ -227,7 +227,7 @@ func healthText(r *diagnose.Report) string {
 // onScreen writes a cause in at most screenLines lines.
 func (p *printer) onScreen(n int, f *cause.Finding, consequences []*cause.Finding) {
 	p.heading(n, f)
-	p.field("where", p.cut(subjectText(&f.Subject), labelWidth))
+	p.translated("where", p.shortened(printable.Text(p.subject(&f.Subject)), labelWidth))
 
 	var fix []string
 	for _, c := range f.Fix.Commands {
@@ -352,14 +352,14 @@ func (p *printer) shortChanges(r *diagnose.Report) {
 	i := 0
 	for i < len(r.Changes) && len(list) < screenChanges {
 		text, next := changeText(r.Changes, i)
-		list = append(list, fmt.Sprintf("%s (%s)", text, beforeText(&r.Changes[i])))
+		list = append(list, p.say("%s (%s)", printable.Text(text), beforeText(&r.Changes[i])))
 		i = next
 	}
 	more := ""
 	if i < len(r.Changes) {
-		more = fmt.Sprintf("; %d more: -v", len(r.Changes)-i)
+		more = "; " + p.say("%d more: -v", len(r.Changes)-i)
 	}
-	p.line("%s", p.shortened(p.say("Recent changes: %s", printable.Text(strings.Join(list, "; ")+more)), 0))
+	p.line("%s", p.shortened(p.say("Recent changes: %s", "")+strings.Join(list, "; ")+more, 0))
 }
 
 // sights names trouble that is linked to no slow request: it is found elsewhere, too, and

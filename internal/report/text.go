@@ -165,7 +165,7 @@ func firstOf(findings []cause.Finding, id cause.ID) int {
 
 func (p *printer) finding(n int, f *cause.Finding) {
 	p.heading(n, f)
-	p.field("where", subjectText(&f.Subject))
+	p.translated("where", p.subject(&f.Subject))
 	if o := f.Over; o != nil {
 		p.field("when", overText(o))
 	}
@@ -190,7 +190,7 @@ func (p *printer) finding(n int, f *cause.Finding) {
 		if i == 0 {
 			label = "evidence"
 		}
-		p.translated(label, p.say("%s  (%s)", p.fact(&e), e.Source))
+		p.translated(label, fmt.Sprintf("%s  (%s)", p.fact(&e), e.Source))
 	}
 }
 
@@ -235,8 +235,19 @@ func (p *printer) fact(e *cause.Evidence) string {
 // SubjectText names what a finding is about, on one line that is fit for a terminal.
 func SubjectText(s *cause.Subject) string { return printable.Text(subjectText(s)) }
 
-func subjectText(s *cause.Subject) string {
-	var parts []string
+func subjectText(s *cause.Subject) string { return strings.Join(subjectParts(s), ", ") }
+
+// subject is subjectText in the language of the reader.
+func (p *printer) subject(s *cause.Subject) string {
+	parts := subjectParts(s)
+	text := p.text(parts[0])
+	for _, more := range parts[1:] {
+		text = p.say("%s, %s", text, more)
+	}
+	return text
+}
+
+func subjectParts(s *cause.Subject) (parts []string) {
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	if s.Comm != "" && s.PID != 0 {
 		add("%s (pid %d)", s.Comm, s.PID)
@@ -259,9 +270,9 @@ func subjectText(s *cause.Subject) string {
 		add("network namespace %d", s.NetNS)
 	}
 	if len(parts) == 0 {
-		return s.Kind
+		return []string{s.Kind}
 	}
-	return strings.Join(parts, ", ")
+	return parts
 }
 
 // excluded lists causes with the reason; those that share one stand together.
