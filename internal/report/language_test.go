@@ -5,8 +5,12 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
@@ -93,4 +97,46 @@ func readReport(t *testing.T, file string) *diagnose.Report {
 		t.Fatalf("%s: %v", file, err)
 	}
 	return &r
+}
+
+// TestWideCharacters: Chinese takes two columns each, breaks between its characters, and
+// no line begins with its punctuation.
+func TestWideCharacters(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		width int
+		want  []string
+	}{
+		{"全连接队列溢出", 8, []string{"全连接队", "列溢出"}},
+		{"队列满，丢包", 6, []string{"队列", "满，丢", "包"}},
+		{"调到（4096）即可", 6, []string{"调到", "（4096）", "即可"}},
+		{"占 40 % 的时间", 8, []string{"占 40 %", "的时间"}},
+		{"nginx 的 p99", 9, []string{"nginx 的", "p99"}},
+	} {
+		if got := wrap(c.text, c.width); !slices.Equal(got, c.want) {
+			t.Errorf("%q in %d columns: %q, want %q", c.text, c.width, got, c.want)
+		}
+	}
+	if got, want := pad("服务", 6)+"|", "服务  |"; got != want {
+		t.Errorf("pad: %q, want %q", got, want)
+	}
+	if got, want := shorten("全连接队列溢出", 7), "全连接…"; got != want {
+		t.Errorf("shorten: %q, want %q", got, want)
+	}
+}
+
+// TestChineseFits: no line of prose of a first screen is wider than the terminal; commands are
+// never wrapped.
+func TestChineseFits(t *testing.T) {
+	const width = 90
+	r := readReport(t, "../diagnose/testdata/corpus/lab-tcprt-six-phases-1/report.json")
+	var text strings.Builder
+	if err := Text(&text, r, Style{Language: chinese(t), Width: width}); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text.String()) {
+		if line = strings.TrimRight(line, "\n"); ansi.StringWidth(line) > width && strings.ContainsFunc(line, func(r rune) bool { return unicode.Is(unicode.Han, r) }) && !strings.Contains(line, "redacted") {
+			t.Errorf("%d columns: %q", ansi.StringWidth(line), line)
+		}
+	}
 }
