@@ -38,6 +38,8 @@ type proveCmd struct {
 	Keep      bool          `help:"Leave a change that is proved, and tell how to make it last."`
 	JSON      bool          `name:"json" help:"Print the result as JSON."`
 	State     string        `default:"${state}" placeholder:"DIR" help:"Directory of the journal of changes (${default})."`
+
+	languageFlag `embed:""`
 }
 
 // Help is printed by --help, above the flags.
@@ -260,11 +262,16 @@ func (c *proveCmd) meter(doc *proof.Document, load *loadgen.Command) (experiment
 
 // print writes the document.
 func (c *proveCmd) print(doc *proof.Document, s *streams) error {
-	write := doc.Text
-	if c.JSON {
-		write = doc.JSON
+	reader, err := c.language()
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		err = doc.JSON(s.out)
+	default:
+		err = doc.Text(s.out, reader)
 	}
-	if err := write(s.out); err != nil {
+	if err != nil {
 		return fmt.Errorf("write result: %w", err)
 	}
 	return nil

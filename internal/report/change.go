@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/language"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
 )
@@ -29,7 +30,7 @@ func (p *printer) changes(r *diagnose.Report) {
 	p.line("%s %s", p.paint(bold, p.say("Recent changes")), p.paint(dim, "("+p.say("%s; no verdict", from)+")"))
 	for i := 0; i < len(r.Changes); {
 		text, next := changeText(r.Changes, i)
-		p.wrapped("  "+pad(p.text(beforeText(&r.Changes[i])), 16), 18, p.text(printable.Text(text)))
+		p.wrapped("  "+language.Pad(p.text(beforeText(&r.Changes[i])), 16), 18, p.text(printable.Text(text)))
 		i = next
 	}
 	p.line("")

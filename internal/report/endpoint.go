@@ -12,6 +12,7 @@ import (
 
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/language"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
 )
@@ -49,8 +50,8 @@ func (p *printer) endpoints(r *diagnose.Report) {
 // connections is the table of a window in which no request was recorded.
 func (p *printer) connections(served []diagnose.Endpoint) {
 	p.line("%s", p.paint(bold, p.say("Services")))
-	p.line("  %s %s %8s %s %s %9s", pad(p.say("address"), 22), pad(p.say("process"), 16), "pid",
-		padLeft(p.say("new conns"), 10), padLeft(p.say("answers/s"), 9), "good/s")
+	p.line("  %s %s %8s %s %s %9s", language.Pad(p.say("address"), 22), language.Pad(p.say("process"), 16), "pid",
+		language.PadLeft(p.say("new conns"), 10), language.PadLeft(p.say("answers/s"), 9), "good/s")
 	shown := p.first(served, screenServed)
 	for _, e := range shown {
 		comm, pid := "?", ""
@@ -74,7 +75,7 @@ func (p *printer) requests(title, who string, list []diagnose.Endpoint, most int
 	if len(list) == 0 {
 		return
 	}
-	p.line("%s", p.paint(bold, fmt.Sprintf(requestColumns, pad(p.text(title), 2+addressWidth), pad(p.text(who), processWidth), "req/s", "good/s", "p50", "p99", p.say("time breakdown"))))
+	p.line("%s", p.paint(bold, fmt.Sprintf(requestColumns, language.Pad(p.text(title), 2+addressWidth), language.Pad(p.text(who), processWidth), "req/s", "good/s", "p50", "p99", p.say("time breakdown"))))
 	shown := p.first(list, most)
 	for i := range shown {
 		e := &shown[i]
@@ -94,7 +95,7 @@ func (p *printer) requests(title, who string, list []diagnose.Endpoint, most int
 			p.line("  %s", address)
 			address = ""
 		}
-		row := fmt.Sprintf(requestColumns, pad("  "+address, 2+addressWidth), pad(shorten(comm, processWidth), processWidth), wholeRate(e.RPS), wholeRate(e.GoodRPS), p50, p99,
+		row := fmt.Sprintf(requestColumns, language.Pad("  "+address, 2+addressWidth), language.Pad(shorten(comm, processWidth), processWidth), wholeRate(e.RPS), wholeRate(e.GoodRPS), p50, p99,
 			p.topParts(shares(e.Ledger), p.Width-tableWidth))
 		p.line("%s", strings.TrimRight(row, " "))
 		if note := endpointNote(e); note != "" && (p.All || i == 0 || e.Unanswered+e.Unfinished > 0) {

@@ -113,11 +113,11 @@ func TestWideCharacters(t *testing.T) {
 		{"占 40 % 的时间", 8, []string{"占 40 %", "的时间"}},
 		{"nginx 的 p99", 9, []string{"nginx 的", "p99"}},
 	} {
-		if got := wrap(c.text, c.width); !slices.Equal(got, c.want) {
+		if got := language.Wrap(c.text, c.width); !slices.Equal(got, c.want) {
 			t.Errorf("%q in %d columns: %q, want %q", c.text, c.width, got, c.want)
 		}
 	}
-	if got, want := pad("服务", 6)+"|", "服务  |"; got != want {
+	if got, want := language.Pad("服务", 6)+"|", "服务  |"; got != want {
 		t.Errorf("pad: %q, want %q", got, want)
 	}
 	if got, want := shorten("全连接队列溢出", 7), "全连接…"; got != want {

@@ -12,6 +12,7 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/language"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
 )
@@ -316,7 +317,7 @@ func (p *printer) listed(label string, lines []string) {
 // firstLines are the first lines of a text that has room next to a label; the last one ends
 // with … where more follows.
 func (p *printer) firstLines(text string, most int) []string {
-	lines := wrap(p.text(printable.Text(text)), max(p.Width-labelWidth, 20))
+	lines := language.Wrap(p.text(printable.Text(text)), max(p.Width-labelWidth, 20))
 	if len(lines) > most {
 		lines = lines[:most]
 		lines[most-1] = p.shortened(lines[most-1]+" …", labelWidth)

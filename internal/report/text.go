@@ -216,7 +216,7 @@ func (p *printer) hops(f *cause.Finding) {
 		if i == 0 {
 			label = "chain"
 		}
-		head := p.label(label) + pad(whoText(h), width) + "  "
+		head := p.label(label) + language.Pad(whoText(h), width) + "  "
 		if i > 0 {
 			p.wrapped(head, indent, p.text(printable.Text(linkText(h, &f.Chain[i-1].Process))))
 			head = strings.Repeat(" ", indent)
@@ -224,7 +224,7 @@ func (p *printer) hops(f *cause.Finding) {
 		p.wrapped(head, indent, p.text(printable.Text(waitsText(h))))
 	}
 	if f.ChainEnd != "" {
-		p.wrapped(p.label("")+pad(p.say("end"), width)+"  ", indent, p.text(printable.Text(f.ChainEnd)))
+		p.wrapped(p.label("")+language.Pad(p.say("end"), width)+"  ", indent, p.text(printable.Text(f.ChainEnd)))
 	}
 }
 
@@ -313,7 +313,7 @@ func (p *printer) translated(label, text string) {
 }
 
 // label is what stands before a text of a finding.
-func (p *printer) label(name string) string { return "   " + pad(p.text(name), labelWidth-3) }
+func (p *printer) label(name string) string { return "   " + language.Pad(p.text(name), labelWidth-3) }
 
 // raw prints a labelled command on one line, never wrapped: it is copied.
 func (p *printer) raw(label, text string) {
@@ -323,7 +323,7 @@ func (p *printer) raw(label, text string) {
 // wrapped prints text in the reader's language under and next to a head.
 func (p *printer) wrapped(head string, indent int, text string) {
 	room := max(p.Width-indent, 20)
-	for i, l := range wrap(text, room) {
+	for i, l := range language.Wrap(text, room) {
 		if i == 0 {
 			p.line("%s%s", p.paint(dim, head), l)
 		} else {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/language"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
 )
@@ -163,7 +164,7 @@ func TestWrap(t *testing.T) {
 		{"averylongword b", 5, []string{"averylongword", "b"}},
 		{"takes 12 % now", 8, []string{"takes 12 %", "now"}},
 	} {
-		if diff := cmp.Diff(c.want, wrap(c.text, c.width)); diff != "" {
+		if diff := cmp.Diff(c.want, language.Wrap(c.text, c.width)); diff != "" {
 			t.Errorf("%q: %s", c.text, diff)
 		}
 	}

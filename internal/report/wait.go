@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/language"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
 )
@@ -188,7 +189,7 @@ func callersText(h *observe.WaitHop) string {
 
 // wrappedIn prints a heading over several lines in one colour.
 func (p *printer) wrappedIn(c color, text string) {
-	for i, l := range wrap(text, max(p.Width-3, 20)) {
+	for i, l := range language.Wrap(text, max(p.Width-3, 20)) {
 		if i > 0 {
 			l = "   " + l
 		}

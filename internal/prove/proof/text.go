@@ -5,9 +5,11 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/language"
 	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/prove/experiment"
 	"github.com/slowray/slowray/internal/shell"
@@ -17,8 +19,9 @@ import (
 const width = 100
 
 type printer struct {
-	w   io.Writer
-	err error
+	w      io.Writer
+	reader *language.Language
+	err    error
 }
 
 func (p *printer) line(format string, args ...any) {
@@ -27,33 +30,26 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
+// say is fmt.Sprintf in the language of the reader.
+func (p *printer) say(format string, args ...any) string { return p.reader.Sprintf(format, args...) }
+
+// head is the name of a field, which begins a line.
+func (p *printer) head(name string) string { return "  " + language.Pad(p.reader.Text(name), indent-2) }
+
+const indent = 12
+
 // field prints a name and a text, broken into lines.
 func (p *printer) field(name, text string) {
-	const indent = 12
-	line, n := "", 0
-	flush := func() {
-		p.line("  %-*s%s", indent-2, name, line)
-		name, line, n = "", "", 0
+	for _, line := range language.Wrap(p.reader.Text(printable.Text(text)), width-indent) {
+		p.line("%s%s", p.head(name), line)
+		name = ""
 	}
-	for word := range strings.FieldsSeq(printable.Text(text)) {
-		k := utf8.RuneCountInString(word)
-		if n > 0 && n+1+k > width-indent && word != "%" {
-			flush()
-		}
-		if n > 0 {
-			line += " "
-			n++
-		}
-		line += word
-		n += k
-	}
-	flush()
 }
 
-// Text writes the document for a person.
-func (d *Document) Text(w io.Writer) error {
-	p := &printer{w: w}
-	p.line("%s: %s", d.Cause, d.Title)
+// Text writes the document for a person who reads a language.
+func (d *Document) Text(w io.Writer, reader *language.Language) error {
+	p := &printer{w: w, reader: reader}
+	p.line("%s", p.say("%s: %s", d.Cause, d.Title))
 	if d.Found {
 		p.field("found", d.Finding.Impact.Text)
 	} else {
@@ -68,7 +64,7 @@ func (d *Document) Text(w io.Writer) error {
 	}
 	p.line("")
 	if d.Result == nil {
-		p.line("Nothing was changed. With --apply it is changed, measured and put back.")
+		p.line("%s", p.say("Nothing was changed. With --apply it is changed, measured and put back."))
 		return p.err
 	}
 	p.result(d.Result)
@@ -98,29 +94,29 @@ func (d *Document) measured() string {
 // commands prints each on a line of its own, whole, so that it can be copied.
 func (p *printer) commands(name string, list []shell.Command) {
 	for _, c := range list {
-		p.line("  %-10s%s", name, printable.Text(c.String()))
+		p.line("%s%s", p.head(name), printable.Text(c.String()))
 		name = ""
 	}
 }
 
 // result prints the verdict and the table of effects.
 func (p *printer) result(r *experiment.Result) {
-	p.line("%s: %s", strings.ToUpper(string(r.Verdict)), printable.Text(r.Why))
+	p.line("%s", p.say("%s: %s", strings.ToUpper(string(r.Verdict)), printable.Text(r.Why)))
 	if len(r.Effects) == 0 {
 		return
 	}
 	p.line("")
-	rows := [][]string{{"", "before", "with", "after", "with ÷ without", ""}}
+	rows := [][]string{{"", p.say("before"), p.say("with"), p.say("after"), p.say("with ÷ without"), ""}}
 	for i := range r.Effects {
 		e := &r.Effects[i]
 		if e.Outcome == experiment.Shown && !moved(e) {
 			continue
 		}
-		rows = append(rows, []string{e.Metric.Words(), e.Figure(e.Before.Median), figureOf(e, &e.With), figureOf(e, &e.After), ratio(e), outcome(e)})
+		rows = append(rows, []string{p.reader.Text(e.Metric.Words()), p.reader.Text(e.Figure(e.Before.Median)), p.reader.Text(figureOf(e, &e.With)), p.reader.Text(figureOf(e, &e.After)), p.ratio(e), p.reader.Text(outcome(e))})
 	}
 	p.table(rows)
 	p.line("")
-	p.line("%s", measurements(r))
+	p.line("%s", p.reader.Text(measurements(r)))
 }
 
 // table prints rows: the first and the last column begin, the others end in line.
@@ -128,13 +124,13 @@ func (p *printer) table(rows [][]string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			widths[i] = max(widths[i], ansi.StringWidth(cell))
 		}
 	}
 	for _, row := range rows {
 		line := " "
 		for i, cell := range row {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			pad := strings.Repeat(" ", widths[i]-ansi.StringWidth(cell))
 			if i == 0 || i == len(row)-1 {
 				line += " " + cell + pad
 			} else {
@@ -162,14 +158,14 @@ func figureOf(e *experiment.Effect, s *experiment.Sample) string {
 }
 
 // ratio is the effect with its interval.
-func ratio(e *experiment.Effect) string {
+func (p *printer) ratio(e *experiment.Effect) string {
 	if e.Outcome == experiment.Shown {
 		if e.Ratio == 0 {
 			return "-"
 		}
 		return factor(e.Ratio)
 	}
-	return fmt.Sprintf("%s (%s to %s)", factor(e.Ratio), factor(e.Low), factor(e.High))
+	return p.say("%s (%s to %s)", factor(e.Ratio), factor(e.Low), factor(e.High))
 }
 
 func factor(v float64) string {
@@ -223,18 +219,18 @@ func measurements(r *experiment.Result) string {
 func (p *printer) ending(d *Document) {
 	switch {
 	case d.Kept != "":
-		p.line("The change is kept (slowray undo %s takes it back).", d.Kept)
+		p.line("%s", p.say("The change is kept (slowray undo %s takes it back).", d.Kept))
 	case d.Result.Rounds == 0:
-		p.line("Nothing was changed.")
+		p.line("%s", p.say("Nothing was changed."))
 	case d.Result.Undone:
-		p.line("The change is undone.")
+		p.line("%s", p.say("The change is undone."))
 	case d.Result.InForce:
-		p.line("THE CHANGE IS NOT UNDONE (slowray undo tries again): %s", printable.Text(d.Result.Left))
+		p.line("%s", p.say("THE CHANGE IS NOT UNDONE (slowray undo tries again): %s", printable.Text(d.Result.Left)))
 	default:
-		p.line("Nothing of the change is in force, but not all is as it was: %s", printable.Text(d.Result.Left))
+		p.line("%s", p.say("Nothing of the change is in force, but not all is as it was: %s", printable.Text(d.Result.Left)))
 	}
 	if d.Proved() && len(d.Persist) > 0 {
-		p.line("To make it last:")
+		p.line("%s", p.say("To make it last:"))
 		for _, c := range d.Persist {
 			p.line("  %s", printable.Text(c.String()))
 		}

@@ -1,0 +1,68 @@
+package language
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// Wrap breaks text into lines of at most width columns, at blanks and between the characters
+// of Chinese.
+func Wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	n := 0
+	for word := range strings.FieldsSeq(text) {
+		for i, piece := range pieces(word) {
+			w, gap := ansi.StringWidth(piece), min(n, 1)
+			if i > 0 {
+				gap = 0
+			}
+			if n > 0 && n+gap+w > width && piece != "%" { // a figure keeps its unit
+				lines = append(lines, line)
+				line, n, gap = "", 0, 0
+			}
+			line += strings.Repeat(" ", gap) + piece
+			n += gap + w
+		}
+	}
+	return append(lines, line)
+}
+
+// pieces are the parts of a word that may stand on lines of their own: each character that is
+// wide, with the punctuation next to it, which begins no line, or ends none.
+func pieces(word string) []string {
+	var out []string
+	join := false
+	for _, r := range word {
+		wide := ansi.StringWidth(string(r)) > 1
+		last := len(out) - 1
+		switch {
+		case last < 0:
+			out = append(out, string(r))
+		case join, strings.ContainsRune("，。；：、）”！？", r), !wide && ansi.StringWidth(out[last][lastRune(out[last]):]) < 2:
+			out[last] += string(r)
+		default:
+			out = append(out, string(r))
+		}
+		join = strings.ContainsRune("（“", r)
+	}
+	return out
+}
+
+// lastRune is where the last character of text begins.
+func lastRune(text string) int {
+	_, size := utf8.DecodeLastRuneInString(text)
+	return len(text) - size
+}
+
+// Pad appends blanks until text takes width columns.
+func Pad(text string, width int) string {
+	return text + strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
+}
+
+// PadLeft puts them before it.
+func PadLeft(text string, width int) string {
+	return strings.Repeat(" ", max(0, width-ansi.StringWidth(text))) + text
+}
