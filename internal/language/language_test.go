@@ -25,6 +25,12 @@ func TestText(t *testing.T) {
 		// Several sentences, of which one has a place that could take all that follows.
 		{"Let app run on more CPUs than 0. A cpuset (/x) keeps it there: taskset does not help. Set it on the host, not in the container.",
 			"允许 app 使用 CPU 0 以外的更多 CPU。它被 cpuset（/x）限定：taskset 没有用。在宿主机上设置，不是在容器里。"},
+		{"nginx :80  p99 5 s, 3.0 % errors, 3 hang since 12:00:01; and 2 more services", "nginx :80  p99 5 s，3.0 % 错误，3 个挂起，自 12:00:01 起；另有 2 个服务"},
+		{"3 requests of nginx :80 had no answer after 1 s: do they hang? slowray requests --port 80", "nginx :80 有 3 个请求 1 s 后仍无应答：是否挂起？slowray requests --port 80"},
+		{"12:00:01 to 12:05:01, in 3 of 30 windows; the figures are of the one at 12:01:01, the share of all", "12:00:01 至 12:05:01，30 个窗口中的 3 个；数字取自 12:01:01 的窗口，占比为全部窗口"},
+		{"5 of 7 causes could not be checked (run as root): not permitted, …", "7 个原因中有 5 个无法检查（请用 root 运行）：权限不足，…"},
+		// English that it does not have is not mixed with Chinese.
+		{"the longest of them runs, and it waits for the disk", "the longest of them runs, and it waits for the disk"},
 		// What the catalogue does not have stays as it is, names too.
 		{"SELECT a, b FROM c", "SELECT a, b FROM c"},
 		{"  ", "  "},

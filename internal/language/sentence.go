@@ -160,7 +160,7 @@ func (s *sentence) fill(places []string) string {
 func han(r rune) bool { return unicode.Is(unicode.Han, r) }
 
 // narrow says that a character is part of a name or figure.
-func narrow(r rune) bool { return r < unicode.MaxLatin1 && r > ' ' && r != '/' && r != '(' }
+func narrow(r rune) bool { return r < unicode.MaxLatin1 && r > ' ' && !strings.ContainsRune("/([]", r) }
 
 // punctuation says that a character is a mark of Chinese, as wide as its characters.
 func punctuation(r rune) bool { return strings.ContainsRune("，。；：、（）“”！？", r) }
