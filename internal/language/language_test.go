@@ -1,6 +1,7 @@
 package language
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,7 @@ func TestParseRefuses(t *testing.T) {
 		"a place is missing":  "{1} of {2}\n\t{1}\n",
 		"a place too many":    "{1} of them\n\t{1} {2}\n",
 		"a place twice":       "{1} of them\n\t{1} {1}\n",
+		"places in a row":     "{1}{2} of them\n\t{1} {2}\n",
 		"no translation":      "one\ntwo\n\tzwei\n",
 		"none at the end":     "one\n",
 		"the same twice":      "one\n\teins\none\n\tein\n",
@@ -101,6 +103,26 @@ func TestHostileText(t *testing.T) {
 		l.Text(strings.Repeat(unit, longest/len(unit)))
 		if d := time.Since(begin); d > 2*time.Second {
 			t.Errorf("%q: %s", unit, d)
+		}
+	}
+}
+
+// TestEachSentence: with names in its places each sentence of the catalogue is read as itself,
+// not as another one.
+func TestEachSentence(t *testing.T) {
+	l := newChinese(t)
+	for i := range l.sentences {
+		s := &l.sentences[i]
+		names := make([]string, len(s.literals)-1)
+		for j := range names {
+			names[j] = "Name" + strconv.Itoa(j+1)
+		}
+		text := s.literals[0]
+		for j, name := range names {
+			text += name + s.literals[j+1]
+		}
+		if got, want := l.Text(text), s.fill(names); got != want && !s.weak {
+			t.Errorf("%q\n got %q\nwant %q", text, got, want)
 		}
 	}
 }

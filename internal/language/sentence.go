@@ -64,6 +64,9 @@ func newSentence(english, translation string) (sentence, error) {
 		if !found {
 			break
 		}
+		if before == "" && i > 1 {
+			return s, fmt.Errorf("%q: nothing stands between %s and %s", english, place(i-1), place(i))
+		}
 		if strings.Count(translation, place(i)) != 1 {
 			return s, fmt.Errorf("%q: %s is there once in the English, and %d times in the translation", english, place(i), strings.Count(translation, place(i)))
 		}
