@@ -108,8 +108,12 @@ func (c *proveCmd) Run(ctx context.Context, s *streams) error {
 // prove makes the experiment and tells what it came to.
 func (c *proveCmd) prove(ctx context.Context, s *streams, doc *proof.Document, changes []cause.Change, load *loadgen.Command) error {
 	if !c.JSON { // what is done is reported before it is done
+		reader, err := c.language()
+		if err != nil {
+			return err
+		}
 		for _, step := range doc.Steps {
-			fmt.Fprintf(s.err, "slowray: %s\n", step.Change.Text)
+			fmt.Fprintf(s.err, "slowray: %s\n", reader.Text(step.Change.Text))
 		}
 	}
 	if err := c.try(ctx, s, doc, changes, load); err != nil {

@@ -377,12 +377,12 @@ func (p *printer) sights(r *diagnose.Report) {
 
 // rest counts what -v lists.
 func (p *printer) rest(r *diagnose.Report) {
-	text := fmt.Sprintf("%s ruled out", figure.Counted(len(r.RuledOut), "cause"))
+	text := p.text(fmt.Sprintf("%s ruled out", figure.Counted(len(r.RuledOut), "cause")))
 	if n := len(r.NotChecked); n > 0 {
-		text += fmt.Sprintf(", %d not checked (%s)", n, commonest(r.NotChecked))
+		text += p.say(", %d not checked (%s)", n, printable.Text(commonest(r.NotChecked)))
 	}
 	all := " · " + p.say("-v lists all")
-	p.line("%s", p.paint(dim, p.cut(text, ansi.StringWidth(all))+all))
+	p.line("%s", p.paint(dim, p.shortened(text, ansi.StringWidth(all))+all))
 	losses := slices.DeleteFunc(slices.Clone(r.Losses), func(l observe.Loss) bool { return l.What == observe.LossOldChanges })
 	if len(losses) == 0 {
 		return
@@ -391,7 +391,7 @@ func (p *printer) rest(r *diagnose.Report) {
 	if n := len(losses) - 1; n > 0 {
 		more = "; " + p.say("%d more kinds: -v", n)
 	}
-	p.line("%s", p.paint(yellow, p.cut(fmt.Sprintf("Lost events: %s %s", figure.Count(losses[0].Count), losses[0].What), ansi.StringWidth(more))+more))
+	p.line("%s", p.paint(yellow, p.shortened(p.say("Lost events: %s %s", figure.Count(losses[0].Count), printable.Text(losses[0].What)), ansi.StringWidth(more))+more))
 }
 
 // commonest is the reason that most have.
