@@ -13,6 +13,8 @@ import (
 type causesCmd struct {
 	ID   string `arg:"" optional:"" complete:"causes" help:"Tell all about this one."`
 	JSON bool   `name:"json" help:"Print JSON (schema/causes.schema.json)."`
+
+	languageFlag `embed:""`
 }
 
 // noSuchCause says which cause was meant, perhaps.
@@ -26,6 +28,10 @@ func noSuchCause(id string) error {
 
 // Run lists the catalogue, or shows the page of one cause.
 func (c *causesCmd) Run(s *streams) error {
+	reader, err := c.language()
+	if err != nil {
+		return err
+	}
 	all := catalogue.New(cause.Catalogue(), catalogue.Incidents())
 	if c.ID != "" {
 		e := all.Find(cause.ID(c.ID))
@@ -33,6 +39,7 @@ func (c *causesCmd) Run(s *streams) error {
 			return noSuchCause(c.ID)
 		}
 		if !c.JSON {
+			e.Title = reader.Text(e.Title)
 			_, err := fmt.Fprint(s.out, e.Text())
 			return err
 		}
@@ -42,7 +49,7 @@ func (c *causesCmd) Run(s *streams) error {
 		return printable.WriteJSON(s.out, all)
 	}
 	for l := cause.LayerPath; l <= cause.LayerMachine; l++ {
-		fmt.Fprintf(s.out, "%s\n", l)
+		fmt.Fprintln(s.out, reader.Text(l.String()))
 		w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
 		for _, e := range all.Causes {
 			if e.Layer == l.String() {
@@ -50,13 +57,13 @@ func (c *causesCmd) Run(s *streams) error {
 				if e.Provable {
 					mark = "*"
 				}
-				fmt.Fprintf(w, "%s %s\t%s\n", mark, e.ID, e.Title)
+				fmt.Fprintf(w, "%s %s\t%s\n", mark, e.ID, reader.Text(e.Title))
 			}
 		}
 		if err := w.Flush(); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintln(s.out, "\n* slowray prove ID can show it: it makes the fix, measures, and undoes it.")
+	_, err = fmt.Fprintln(s.out, "\n"+reader.Text("* slowray prove ID can show it: it makes the fix, measures, and undoes it."))
 	return err
 }

@@ -37,6 +37,8 @@ type proveCmd struct {
 	Keep      bool          `help:"Leave a change that is proved, and tell how to make it last."`
 	JSON      bool          `name:"json" help:"Print the result as JSON."`
 	State     string        `default:"${state}" placeholder:"DIR" help:"Directory of the journal of changes (${default})."`
+
+	languageFlag `embed:""`
 }
 
 // Help is printed by --help, above the flags.
@@ -121,8 +123,12 @@ func (c *proveCmd) Run(ctx context.Context, s *streams) error {
 // prove makes the experiment and tells what it came to.
 func (c *proveCmd) prove(ctx context.Context, s *streams, doc *proof.Document, changes []cause.Change, load *loadgen.Command) error {
 	if !c.JSON { // what is done is reported before it is done
+		reader, err := c.language()
+		if err != nil {
+			return err
+		}
 		for _, step := range doc.Steps {
-			fmt.Fprintf(s.err, "slowray: %s\n", step.Change.Text)
+			fmt.Fprintf(s.err, "slowray: %s\n", reader.Text(step.Change.Text))
 		}
 	}
 	if err := c.try(ctx, s, doc, changes, load); err != nil {
@@ -281,7 +287,11 @@ func (c *proveCmd) meter(doc *proof.Document, load *loadgen.Command) (experiment
 
 // print writes the document.
 func (c *proveCmd) print(doc *proof.Document, s *streams) error {
-	write := func(w io.Writer) error { return doc.Text(w, textColumns(w)) }
+	reader, err := c.language()
+	if err != nil {
+		return err
+	}
+	write := func(w io.Writer) error { return doc.Text(w, textColumns(w), reader) }
 	if c.JSON {
 		write = doc.JSON
 	}

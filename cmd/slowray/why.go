@@ -24,13 +24,12 @@ type whyCmd struct {
 	PID        *int           `name:"pid" placeholder:"N" help:"Only the services of this process, and what they call."`
 	Unit       *string        `placeholder:"X" help:"Only the services of this systemd unit, and what they call."`
 	Container  *string        `placeholder:"X" help:"Only the services of this container (name or id), and what they call."`
-	All        bool           `short:"v" help:"Print everything: all evidence, every endpoint, and why each cause is ruled out."`
-	JSON       bool           `name:"json" help:"Print the report as JSON."`
 	Silent     bool           `help:"Ask no server for its status: Redis, memcached and HAProxy are asked otherwise, where they need no password."`
 	Save       string         `placeholder:"FILE" help:"Save the observation, for slowray replay."`
 	Redact     bool           `help:"Leave addresses, the host's name, command lines and log lines out of what is saved; file paths stay."`
 	budgetFlag `embed:""`
 	atFlags    `embed:""`
+	form       `embed:""`
 }
 
 // defaultWindow is how long is watched where nothing else was asked for.
@@ -99,7 +98,7 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 	judging, cancel := afterLook(ctx)
 	defer cancel()
 	r := diagnose.Diagnose(judging, o, diagnose.Live)
-	status := printReport(&r, c.JSON, c.All, s)
+	status := printReport(&r, &c.form, s)
 	if c.Save != "" {
 		if err := c.save(o); err != nil {
 			return err
@@ -125,7 +124,7 @@ func (c *whyCmd) runAt(ctx context.Context, s *streams) error {
 	if err != nil {
 		return err
 	}
-	status := printReport(report, c.JSON, c.All, s)
+	status := printReport(report, &c.form, s)
 	if c.Save != "" {
 		if err := c.save(o); err != nil {
 			return err
@@ -157,9 +156,8 @@ func (c *whyCmd) save(o *observe.Observation) error {
 type replayCmd struct {
 	File    string `arg:"" optional:"" complete:"files" help:"A file made with slowray why --save, or a capture of packets (pcap, pcapng) or log of TCPRT (version 6), also compressed."`
 	Port    []int  `placeholder:"N" sep:"," help:"Of a capture or log: only requests answered at this TCP port; may be repeated."`
-	All     bool   `short:"v" help:"Print everything: all evidence, every endpoint, and why each cause is ruled out."`
-	JSON    bool   `name:"json" help:"Print the report as JSON."`
 	atFlags `embed:""`
+	form    `embed:""`
 }
 
 // Validate is called by the command line parser.
@@ -176,7 +174,7 @@ func (c *replayCmd) Validate() error {
 // Run judges the saved observation, or what a capture of packets tells.
 func (c *replayCmd) Run(ctx context.Context, s *streams) error {
 	if c.At != nil {
-		why := whyCmd{All: c.All, JSON: c.JSON, atFlags: c.atFlags}
+		why := whyCmd{form: c.form, atFlags: c.atFlags}
 		if len(c.Port) > 1 {
 			return errors.New("replay: --at takes one --port")
 		} else if len(c.Port) == 1 {
@@ -189,7 +187,7 @@ func (c *replayCmd) Run(ctx context.Context, s *streams) error {
 		if err != nil {
 			return fmt.Errorf("replay: %w", err)
 		}
-		return judge(ctx, o, c.JSON, c.All, s)
+		return judge(ctx, o, &c.form, s)
 	}
 	if st, err := os.Stat(c.File); err == nil && st.IsDir() {
 		return fmt.Errorf("replay: %s is a directory: of a history, %s judges a window, %s shows all", c.File,
@@ -200,7 +198,7 @@ func (c *replayCmd) Run(ctx context.Context, s *streams) error {
 		if err != nil {
 			return fmt.Errorf("replay: %w", err)
 		}
-		return judge(ctx, o, c.JSON, c.All, s)
+		return judge(ctx, o, &c.form, s)
 	}
 	if len(c.Port) > 0 {
 		return errors.New("replay: --port is for captures of packets and logs of TCPRT; a saved observation has the filter that it was made with")
@@ -209,24 +207,33 @@ func (c *replayCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)
 	}
-	return judge(ctx, o, c.JSON, c.All, s)
+	return judge(ctx, o, &c.form, s)
 }
 
 // judge prints the report of what was saved; its error is the exit status.
-func judge(ctx context.Context, o *observe.Observation, asJSON, all bool, s *streams) error {
+func judge(ctx context.Context, o *observe.Observation, as *form, s *streams) error {
 	r := diagnose.Diagnose(ctx, o, diagnose.Saved)
-	return printReport(&r, asJSON, all, s)
+	return printReport(&r, as, s)
+}
+
+// form is how a report is printed.
+type form struct {
+	All          bool `short:"v" help:"Print everything: all evidence, every endpoint, and why each cause is ruled out."`
+	JSON         bool `name:"json" help:"Print the report as JSON."`
+	languageFlag `embed:""`
 }
 
 // printReport prints a report; its error is the exit status.
-func printReport(r *diagnose.Report, asJSON, all bool, s *streams) error {
+func printReport(r *diagnose.Report, as *form, s *streams) error {
 	var err error
-	if asJSON {
+	if as.JSON {
 		err = report.JSON(s.out, r)
 	} else {
 		style := terminalStyle(s.out)
-		style.All = all
-		err = report.Text(s.out, r, style)
+		style.All = as.All
+		if style.Language, err = as.language(); err == nil {
+			err = report.Text(s.out, r, style)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)

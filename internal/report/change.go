@@ -26,10 +26,10 @@ func (p *printer) changes(r *diagnose.Report) {
 			from = "before the first slow request of this window"
 		}
 	}
-	p.line("%s %s", p.paint(bold, "Recent changes"), p.paint(dim, "("+from+"; no verdict)"))
+	p.line("%s %s", p.paint(bold, p.say("Recent changes")), p.paint(dim, "("+p.say("%s; no verdict", from)+")"))
 	for i := 0; i < len(r.Changes); {
 		text, next := changeText(r.Changes, i)
-		p.wrapped(fmt.Sprintf("  %-16s", beforeText(&r.Changes[i])), 18, printable.Text(text))
+		p.wrapped("  "+printable.Pad(p.text(beforeText(&r.Changes[i])), 16), 18, p.text(printable.Text(text)))
 		i = next
 	}
 	p.line("")

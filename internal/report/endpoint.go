@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/figure"
@@ -21,7 +22,7 @@ func (p *printer) endpoints(r *diagnose.Report) {
 	served, called := bySide(r.Endpoints)
 	if len(served)+len(called) == 0 {
 		if p.All || len(r.Findings) > 0 { // the verdict says it otherwise
-			p.line("No TCP service had traffic.")
+			p.line("%s", p.say("No TCP service had traffic."))
 			p.line("")
 		}
 		return
@@ -50,11 +51,12 @@ func bySide(list []diagnose.Endpoint) (served, called []diagnose.Endpoint) {
 
 // connections is the table of a window in which no request was recorded.
 func (p *printer) connections(served []diagnose.Endpoint) {
-	p.line("%s", p.paint(bold, "Services"))
+	p.line("%s", p.paint(bold, p.say("Services")))
 	if p.narrow() {
-		p.line("  %-22s %10s %9s", "process", "new conns", "answers/s")
+		p.line("  %s %s %s", printable.Pad(p.say("process"), 22), printable.PadLeft(p.say("new conns"), 10), printable.PadLeft(p.say("answers/s"), 9))
 	} else {
-		p.line("  %-22s %-16s %8s %10s %9s %9s", "address", "process", "pid", "new conns", "answers/s", "good/s")
+		p.line("  %s %s %8s %s %s %9s", printable.Pad(p.say("address"), 22), printable.Pad(p.say("process"), 16), "pid",
+			printable.PadLeft(p.say("new conns"), 10), printable.PadLeft(p.say("answers/s"), 9), "good/s")
 	}
 	shown := p.first(served, screenServed)
 	for _, e := range shown {
@@ -72,7 +74,7 @@ func (p *printer) connections(served []diagnose.Endpoint) {
 }
 
 const (
-	requestColumns = "%-23s %-15s %7s %7s %7s %7s  %s"
+	requestColumns = "%s %s %7s %7s %7s %7s  %s"
 	addressWidth   = 21
 	processWidth   = 15                                                                      // a name the kernel keeps is no longer
 	tableWidth     = 2 + addressWidth + 1 + processWidth + 1 + 7 + 1 + 7 + 1 + 7 + 1 + 7 + 2 // up to the time breakdown
@@ -93,9 +95,9 @@ func (p *printer) requests(title, who string, list []diagnose.Endpoint, most int
 		return
 	}
 	if p.narrow() {
-		p.line("%s", p.paint(bold, fmt.Sprintf(narrowColumns, title, "req/s", "p99", "time breakdown")))
+		p.line("%s", p.paint(bold, fmt.Sprintf(narrowColumns, printable.Pad(p.text(title), 23), "req/s", "p99", p.say("time breakdown"))))
 	} else {
-		p.line("%s", p.paint(bold, fmt.Sprintf(requestColumns, title, who, "req/s", "good/s", "p50", "p99", "time breakdown")))
+		p.line("%s", p.paint(bold, fmt.Sprintf(requestColumns, printable.Pad(p.text(title), 2+addressWidth), printable.Pad(p.text(who), processWidth), "req/s", "good/s", "p50", "p99", p.say("time breakdown"))))
 	}
 	shown := p.first(list, most)
 	for i := range shown {
@@ -116,7 +118,7 @@ func (p *printer) requests(title, who string, list []diagnose.Endpoint, most int
 			if e.Side == observe.Served.String() && comm != "?" {
 				address = fmt.Sprintf("%s :%d", comm, e.Port)
 			}
-			row := fmt.Sprintf(narrowColumns, "  "+printable.Cut(address, addressWidth), wholeRate(e.RPS), p99, topParts(shares(e.Ledger), p.Width-narrowWidth))
+			row := fmt.Sprintf(narrowColumns, "  "+printable.Cut(address, addressWidth), wholeRate(e.RPS), p99, p.topParts(shares(e.Ledger), p.Width-narrowWidth))
 			p.line("%s", strings.TrimRight(printable.Cut(row, p.Width), " "))
 			continue
 		}
@@ -124,11 +126,11 @@ func (p *printer) requests(title, who string, list []diagnose.Endpoint, most int
 			p.line("  %s", address)
 			address = ""
 		}
-		row := fmt.Sprintf(requestColumns, "  "+address, printable.Cut(comm, processWidth), wholeRate(e.RPS), wholeRate(e.GoodRPS), p50, p99,
-			topParts(shares(e.Ledger), p.Width-tableWidth))
+		row := fmt.Sprintf(requestColumns, printable.Pad("  "+address, 2+addressWidth), printable.Pad(printable.Cut(comm, processWidth), processWidth), wholeRate(e.RPS), wholeRate(e.GoodRPS), p50, p99,
+			p.topParts(shares(e.Ledger), p.Width-tableWidth))
 		p.line("%s", strings.TrimRight(row, " "))
 		if note := endpointNote(e); note != "" && (p.All || i == 0 || e.Unanswered+e.Unfinished > 0) {
-			p.wrapped("    ", 4, note)
+			p.wrapped("    ", 4, p.text(note))
 		}
 	}
 	p.more(list, shown)
@@ -144,7 +146,7 @@ func (p *printer) first(list []diagnose.Endpoint, most int) []diagnose.Endpoint 
 
 func (p *printer) more(list, shown []diagnose.Endpoint) {
 	if n := len(list) - len(shown); n > 0 {
-		p.line("  … and %d more: -v", n)
+		p.line("  %s", p.say("… and %d more: -v", n))
 	}
 	p.line("")
 }
@@ -174,8 +176,13 @@ func finest(share map[string]float64) map[string]float64 {
 	return out
 }
 
+// topParts is topParts in the language of the reader.
+func (p *printer) topParts(share map[string]float64, room int) string {
+	return topParts(share, room, p.text)
+}
+
 // topParts names the parts with most of the time, as many as the room allows.
-func topParts(share map[string]float64, room int) string {
+func topParts(share map[string]float64, room int, say func(string) string) string {
 	names := slices.SortedFunc(maps.Keys(share), func(a, b string) int {
 		return cmp.Or(cmp.Compare(share[b], share[a]), strings.Compare(a, b))
 	})
@@ -184,11 +191,11 @@ func topParts(share map[string]float64, room int) string {
 		if share[name] < 0.01 {
 			break
 		}
-		next := fmt.Sprintf("%s %.0f %%", printable.Text(name), 100*share[name])
+		next := say(fmt.Sprintf("%s %.0f %%", printable.Text(name), 100*share[name]))
 		if text != "" {
 			next = text + ", " + next
 		}
-		if text != "" && utf8.RuneCountInString(next) > room {
+		if text != "" && ansi.StringWidth(next) > room {
 			break
 		}
 		text = next
@@ -218,7 +225,7 @@ func endpointNote(e *diagnose.Endpoint) string {
 		}
 		share = finest(share)
 		const room = 48
-		notes = append(notes, fmt.Sprintf("slowest %s: %s, %s", figure.Count(s.Requests), duration(s.Mean), topParts(share, room)))
+		notes = append(notes, fmt.Sprintf("slowest %s: %s, %s", figure.Count(s.Requests), duration(s.Mean), topParts(share, room, printable.Text)))
 	}
 	if e.Loss != nil && *e.Loss >= noteLoss && e.Retrans != nil && *e.Retrans > 0 {
 		notes = append(notes, fmt.Sprintf("loss %s ‰ (%s segments retransmitted)", short(*e.Loss), figure.Count(*e.Retrans)))

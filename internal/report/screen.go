@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
@@ -39,7 +40,7 @@ func (p *printer) screen(r *diagnose.Report) {
 			p.onScreen(i+1, f, consequencesOf(r, f))
 			p.line("")
 		} else {
-			p.line("%s", p.cut(fmt.Sprintf("%d. %s  [%s]  %s", i+1, printable.Text(f.Title), f.Cause, SubjectText(&f.Subject)), 0))
+			p.line("%s", p.shortened(fmt.Sprintf("%d. %s  [%s]  %s", i+1, p.title(f), f.Cause, printable.Text(p.subject(&f.Subject))), 0))
 		}
 	}
 	if len(roots) > screenCauses {
@@ -93,7 +94,8 @@ func (p *printer) verdict(r *diagnose.Report) {
 	default:
 		text = healthText(r)
 	}
-	p.line("%s  %s", p.paint(c, word), p.cut(text, len(word)+2))
+	word = p.text(word)
+	p.line("%s  %s", p.paint(c, word), p.cut(text, ansi.StringWidth(word)+2))
 }
 
 // Undecided says that nothing was found, and that most of what there is to find could not be
@@ -225,7 +227,7 @@ func healthText(r *diagnose.Report) string {
 // onScreen writes a cause in at most screenLines lines.
 func (p *printer) onScreen(n int, f *cause.Finding, consequences []*cause.Finding) {
 	p.heading(n, f)
-	p.field("where", p.cut(subjectText(&f.Subject), labelWidth))
+	p.translated("where", p.shortened(printable.Text(p.subject(&f.Subject)), labelWidth))
 
 	var fix []string
 	for _, c := range f.Fix.Commands {
@@ -234,7 +236,7 @@ func (p *printer) onScreen(n int, f *cause.Finding, consequences []*cause.Findin
 	if len(fix) == 0 || len(fix) > screenFix {
 		fix = p.firstLines(f.Fix.Text, 2)
 		if n := len(f.Fix.Commands); n > 0 {
-			fix = append(fix[:1], p.paint(dim, fmt.Sprintf("-v prints the %d commands", n)))
+			fix = append(fix[:1], p.paint(dim, p.say("-v prints the %d commands", n)))
 		}
 	}
 	room := screenLines - 2 - len(fix)
@@ -250,9 +252,9 @@ func (p *printer) onScreen(n int, f *cause.Finding, consequences []*cause.Findin
 		evidence = append(evidence, p.cut(chainText(f), labelWidth))
 	}
 	for i := range f.Evidence {
-		evidence = append(evidence, p.cut(factText(&f.Evidence[i]), labelWidth))
+		evidence = append(evidence, p.shortened(printable.Text(p.fact(&f.Evidence[i])), labelWidth))
 	}
-	impact := p.firstLines(impactText(f), max(1, min(2, room-1)))
+	impact := p.firstLines(p.impact(f), max(1, min(2, room-1)))
 	room -= len(impact)
 	if len(consequences) > 0 && room > 1 {
 		room--
@@ -280,10 +282,13 @@ func (p *printer) onScreen(n int, f *cause.Finding, consequences []*cause.Findin
 func (p *printer) heading(n int, f *cause.Finding) {
 	sure := ""
 	if f.Confidence > 0 { // reports of older versions have none
-		sure = fmt.Sprintf("  confidence %.2f", f.Confidence)
+		sure = "  " + p.say("confidence %.2f", f.Confidence)
 	}
-	p.line("%s  %s", p.paint(red, fmt.Sprintf("%d. %s", n, printable.Text(f.Title))), p.paint(dim, "["+string(f.Cause)+"]"+sure))
+	p.line("%s  %s", p.paint(red, fmt.Sprintf("%d. %s", n, p.title(f))), p.paint(dim, "["+string(f.Cause)+"]"+sure))
 }
+
+// title is a finding's, in the language of the reader.
+func (p *printer) title(f *cause.Finding) string { return p.text(printable.Text(f.Title)) }
 
 // chainText names who waits for whom, on one line.
 func chainText(f *cause.Finding) string {
@@ -304,24 +309,30 @@ func (p *printer) listed(label string, lines []string) {
 		if i > 0 {
 			label = ""
 		}
-		p.line("%s%s", p.paint(dim, fmt.Sprintf("   %-*s", labelWidth-3, label)), l)
+		p.line("%s%s", p.paint(dim, p.label(label)), l)
 	}
 }
 
 // firstLines are the first lines of a text that has room next to a label; the last one ends
 // with … where more follows.
 func (p *printer) firstLines(text string, most int) []string {
-	lines := printable.Wrap(printable.Text(text), max(p.Width-labelWidth, 20))
+	lines := printable.Wrap(p.text(printable.Text(text)), max(p.Width-labelWidth, 20))
 	if len(lines) > most {
 		lines = lines[:most]
-		lines[most-1] = p.cut(lines[most-1]+" …", labelWidth)
+		lines[most-1] = p.shortened(lines[most-1]+" …", labelWidth)
 	}
 	return lines
 }
 
-// cut makes text fit for one line on which indent columns are taken.
+// cut makes text, in the reader's language, fit for one line on which indent columns are
+// taken.
 func (p *printer) cut(text string, indent int) string {
-	return printable.Cut(printable.Text(text), max(p.Width-indent, 20))
+	return p.shortened(p.text(printable.Text(text)), indent)
+}
+
+// shortened is cut for text that is in the reader's language already.
+func (p *printer) shortened(text string, indent int) string {
+	return printable.Cut(text, max(p.Width-indent, 20))
 }
 
 // shortAccount says how much of what requests lost the causes explain.
@@ -332,9 +343,9 @@ func (p *printer) shortAccount(r *diagnose.Report) {
 	}
 	lost, explained := figure.Seconds(a.Lost), figure.Percent(a.Explained/a.Lost)
 	if p.narrow() {
-		p.line("The causes explain %s of %s that requests lost.", explained, lost)
+		p.line("%s", p.say("The causes explain %s of %s that requests lost.", explained, lost))
 	} else {
-		p.line("Requests lost %s in this window; the causes above explain %s of it.", lost, explained)
+		p.line("%s", p.say("Requests lost %s in this window; the causes above explain %s of it.", lost, explained))
 	}
 	p.line("")
 }
@@ -348,14 +359,14 @@ func (p *printer) shortChanges(r *diagnose.Report) {
 	i := 0
 	for i < len(r.Changes) && len(list) < screenChanges {
 		text, next := changeText(r.Changes, i)
-		list = append(list, fmt.Sprintf("%s (%s)", text, beforeText(&r.Changes[i])))
+		list = append(list, p.say("%s (%s)", printable.Text(text), beforeText(&r.Changes[i])))
 		i = next
 	}
 	more := ""
 	if i < len(r.Changes) {
-		more = fmt.Sprintf("; %d more: -v", len(r.Changes)-i)
+		more = "; " + p.say("%d more: -v", len(r.Changes)-i)
 	}
-	p.line("Recent changes: %s", p.cut(strings.Join(list, "; ")+more, len("Recent changes: ")))
+	p.line("%s", p.shortened(p.say("Recent changes: %s", "")+strings.Join(list, "; ")+more, 0))
 }
 
 // sights names trouble that is linked to no slow request: it is found elsewhere, too, and
@@ -363,29 +374,30 @@ func (p *printer) shortChanges(r *diagnose.Report) {
 func (p *printer) sights(r *diagnose.Report) {
 	for i, s := range r.Unlinked {
 		if i == screenSights {
-			p.line("%s", p.paint(dim, fmt.Sprintf("… and %d more that are linked to no slow request: -v", len(r.Unlinked)-i)))
+			p.line("%s", p.paint(dim, p.say("… and %d more that are linked to no slow request: -v", len(r.Unlinked)-i)))
 			break
 		}
-		p.line("Not the cause: %s", p.cut(s.Text, len("Not the cause: ")))
+		p.line("%s", p.shortened(p.say("Not the cause: %s", printable.Text(s.Text)), 0))
 	}
 }
 
 // rest counts what -v lists.
 func (p *printer) rest(r *diagnose.Report) {
-	text := fmt.Sprintf("%s ruled out", figure.Counted(len(r.RuledOut), "cause"))
+	text := p.text(fmt.Sprintf("%s ruled out", figure.Counted(len(r.RuledOut), "cause")))
 	if n := len(r.NotChecked); n > 0 {
-		text += fmt.Sprintf(", %d not checked (%s)", n, commonest(r.NotChecked))
+		text += p.say(", %d not checked (%s)", n, printable.Text(commonest(r.NotChecked)))
 	}
-	p.line("%s", p.paint(dim, p.cut(text, len(" · -v lists all"))+" · -v lists all"))
+	all := " · " + p.say("-v lists all")
+	p.line("%s", p.paint(dim, p.shortened(text, ansi.StringWidth(all))+all))
 	losses := slices.DeleteFunc(slices.Clone(r.Losses), func(l observe.Loss) bool { return l.What == observe.LossOldChanges })
 	if len(losses) == 0 {
 		return
 	}
 	more := ""
 	if n := len(losses) - 1; n > 0 {
-		more = fmt.Sprintf("; %d more kinds: -v", n)
+		more = "; " + p.say("%d more kinds: -v", n)
 	}
-	p.line("%s", p.paint(yellow, p.cut(fmt.Sprintf("Lost events: %s %s", figure.Count(losses[0].Count), losses[0].What), utf8.RuneCountInString(more))+more))
+	p.line("%s", p.paint(yellow, p.shortened(p.say("Lost events: %s %s", figure.Count(losses[0].Count), printable.Text(losses[0].What)), ansi.StringWidth(more))+more))
 }
 
 // commonest is the reason that most have.

@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/language"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
 )
@@ -20,6 +22,8 @@ type Style struct {
 	Color bool // ANSI colours: only for a terminal
 	Width int  // columns; 0 = 100
 	All   bool // everything: all evidence, every endpoint, why each cause is ruled out
+	// Language is that of the reader; nil is English.
+	Language *language.Language
 }
 
 type printer struct {
@@ -54,7 +58,7 @@ func (p *printer) everything(r *diagnose.Report) {
 	p.excluded("Ruled out", r.RuledOut)
 	p.excluded("Not checked", r.NotChecked)
 	for _, l := range r.Losses {
-		p.line("%s %s: %s", p.paint(yellow, "Lost events:"), printable.Text(l.What), figure.Count(l.Count))
+		p.line("%s %s: %s", p.paint(yellow, p.say("Lost events:")), printable.Text(l.What), figure.Count(l.Count))
 	}
 	if len(r.Losses) > 0 {
 		p.line("")
@@ -68,27 +72,33 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
+// say is fmt.Sprintf in the language of the reader, who also reads the arguments in it.
+func (p *printer) say(format string, args ...any) string { return p.Language.Sprintf(format, args...) }
+
+// text is what a finding says, in the language of the reader.
+func (p *printer) text(english string) string { return p.Language.Text(english) }
+
 // source says what was watched, when, and what that leaves open.
 func (p *printer) source(r *diagnose.Report) {
 	if c := r.Capture; c != nil && c.Lines > 0 {
-		p.line("%s: %s lines of TCPRT's log over %.3g s", printable.Text(c.File), figure.Count(uint64(c.Lines)), r.Window.Seconds)
+		p.line("%s", p.say("%s: %s lines of TCPRT's log over %.3g s", printable.Text(c.File), figure.Count(uint64(c.Lines)), r.Window.Seconds))
 	} else if c != nil {
-		p.line("%s: %s packets in %.3g s, %s TCP connections", printable.Text(c.File), figure.Count(uint64(c.Packets)), r.Window.Seconds, figure.Count(uint64(c.Connections)))
+		p.line("%s", p.say("%s: %s packets in %.3g s, %s TCP connections", printable.Text(c.File), figure.Count(uint64(c.Packets)), r.Window.Seconds, figure.Count(uint64(c.Connections))))
 	} else if h := r.History; h != nil {
-		p.line("%s from %s to %s: %d windows, %.3g s watched (Linux %s, %d CPUs)", printable.Text(r.Host.Name), figure.Moment(h.From), figure.Until(h.To, h.From), h.Windows, h.Seconds, printable.Text(r.Host.Kernel), r.Host.CPUs)
+		p.line("%s", p.say("%s from %s to %s: %d windows, %.3g s watched (Linux %s, %d CPUs)", printable.Text(r.Host.Name), figure.Moment(h.From), figure.Until(h.To, h.From), h.Windows, h.Seconds, printable.Text(r.Host.Kernel), r.Host.CPUs))
 	} else {
-		p.line("%s watched for %.3g s%s (Linux %s, %d CPUs)", printable.Text(r.Host.Name), r.Window.Seconds, whenText(&r.Window), printable.Text(r.Host.Kernel), r.Host.CPUs)
+		p.line("%s", p.say("%s watched for %.3g s%s (Linux %s, %d CPUs)", printable.Text(r.Host.Name), r.Window.Seconds, whenText(&r.Window), printable.Text(r.Host.Kernel), r.Host.CPUs))
 	}
 	if r.Window.Seconds < 1 {
-		p.line("%s", p.paint(yellow, "The window was cut short: causes may be ruled out for lack of requests."))
+		p.line("%s", p.paint(yellow, p.say("The window was cut short: causes may be ruled out for lack of requests.")))
 	}
 	switch {
 	case r.CutShort != "" && len(r.Findings) > 0:
-		p.line("%s", p.paint(yellow, fmt.Sprintf("Not judged in full: %s. There may be other causes: see those not checked.", printable.Text(r.CutShort))))
+		p.line("%s", p.paint(yellow, p.say("Not judged in full: %s. There may be other causes: see those not checked.", printable.Text(r.CutShort))))
 	case r.CutShort != "":
-		p.line("%s", p.paint(yellow, "Nothing was found in what was judged, which says little: see the causes not checked."))
+		p.line("%s", p.paint(yellow, p.say("Nothing was found in what was judged, which says little: see the causes not checked.")))
 	case r.Capture != nil && len(r.Findings) == 0:
-		p.line("%s", "Nothing found in it. It cannot show what happens inside the hosts.")
+		p.line("%s", p.say("Nothing found in it. It cannot show what happens inside the hosts."))
 	}
 }
 
@@ -106,7 +116,7 @@ func (p *printer) findings(r *diagnose.Report) {
 	for i, f := range causesOf(r) {
 		p.finding(i+1, f)
 		for _, c := range consequencesOf(r, f) {
-			p.field("explains", fmt.Sprintf("also %s: %s (%s)", c.Cause, c.Title, c.Impact.Text))
+			p.field("explains", p.say("also %s: %s (%s)", c.Cause, c.Title, c.Impact.Text))
 		}
 		p.line("")
 	}
@@ -117,9 +127,9 @@ func (p *printer) findings(r *diagnose.Report) {
 func (p *printer) account(r *diagnose.Report) {
 	p.shortAccount(r)
 	if len(r.Unlinked) > 0 {
-		p.line("Not the cause: linked to no slow request")
+		p.line("%s", p.say("Not the cause: linked to no slow request"))
 		for _, s := range r.Unlinked {
-			p.wrapped("    ", 4, printable.Text(s.Text))
+			p.wrapped("    ", 4, p.text(printable.Text(s.Text)))
 		}
 		p.line("")
 	}
@@ -155,11 +165,11 @@ func firstOf(findings []cause.Finding, id cause.ID) int {
 
 func (p *printer) finding(n int, f *cause.Finding) {
 	p.heading(n, f)
-	p.field("where", subjectText(&f.Subject))
+	p.translated("where", p.subject(&f.Subject))
 	if o := f.Over; o != nil {
 		p.field("when", overText(o))
 	}
-	p.field("impact", impactText(f))
+	p.field("impact", p.impact(f))
 	p.hops(f)
 	p.field("fix", f.Fix.Text)
 	for _, c := range f.Fix.Commands {
@@ -180,7 +190,7 @@ func (p *printer) finding(n int, f *cause.Finding) {
 		if i == 0 {
 			label = "evidence"
 		}
-		p.field(label, evidenceText(&e))
+		p.translated(label, fmt.Sprintf("%s  (%s)", p.fact(&e), e.Source))
 	}
 }
 
@@ -189,15 +199,15 @@ func overText(o *observe.Over) string {
 	return fmt.Sprintf("%s to %s, in %d of %d windows; the figures are of the one at %s, the share of all", figure.Moment(o.Onset), figure.Until(o.End, o.Onset), o.Windows, o.Of, figure.Until(o.Worst, o.Onset))
 }
 
-func impactText(f *cause.Finding) string {
-	return fmt.Sprintf("%s of %s: %s", figure.Percent(f.Impact.Share), f.Impact.Of, f.Impact.Text)
+func (p *printer) impact(f *cause.Finding) string {
+	return p.say("%s of %s: %s", figure.Percent(f.Impact.Share), f.Impact.Of, f.Impact.Text)
 }
 
 // hops prints a finding's chain of waits, one thread under the other.
 func (p *printer) hops(f *cause.Finding) {
 	width := 0
 	for i := range f.Chain {
-		width = max(width, utf8.RuneCountInString(whoText(&f.Chain[i])))
+		width = max(width, ansi.StringWidth(whoText(&f.Chain[i])))
 	}
 	indent := labelWidth + width + 2
 	for i := range f.Chain {
@@ -206,31 +216,38 @@ func (p *printer) hops(f *cause.Finding) {
 		if i == 0 {
 			label = "chain"
 		}
-		head := fmt.Sprintf("   %-*s%-*s  ", labelWidth-3, label, width, whoText(h))
+		head := p.label(label) + printable.Pad(whoText(h), width) + "  "
 		if i > 0 {
-			p.wrapped(head, indent, printable.Text(linkText(h, &f.Chain[i-1].Process)))
+			p.wrapped(head, indent, p.text(printable.Text(linkText(h, &f.Chain[i-1].Process))))
 			head = strings.Repeat(" ", indent)
 		}
-		p.wrapped(head, indent, printable.Text(waitsText(h)))
+		p.wrapped(head, indent, p.text(printable.Text(waitsText(h))))
 	}
 	if f.ChainEnd != "" {
-		p.wrapped(fmt.Sprintf("%*s%-*s  ", labelWidth, "", width, "end"), indent, printable.Text(f.ChainEnd))
+		p.wrapped(p.label("")+printable.Pad(p.say("end"), width)+"  ", indent, p.text(printable.Text(f.ChainEnd)))
 	}
 }
 
-func evidenceText(e *cause.Evidence) string {
-	return fmt.Sprintf("%s  (%s)", factText(e), e.Source)
-}
-
-func factText(e *cause.Evidence) string {
-	return fmt.Sprintf("%s: %s", e.Fact, figure.Evidence(e.Value, e.Limit, e.Unit))
+func (p *printer) fact(e *cause.Evidence) string {
+	return p.say("%s: %s", e.Fact, figure.Evidence(e.Value, e.Limit, e.Unit))
 }
 
 // SubjectText names what a finding is about, on one line that is fit for a terminal.
 func SubjectText(s *cause.Subject) string { return printable.Text(subjectText(s)) }
 
-func subjectText(s *cause.Subject) string {
-	var parts []string
+func subjectText(s *cause.Subject) string { return strings.Join(subjectParts(s), ", ") }
+
+// subject is subjectText in the language of the reader.
+func (p *printer) subject(s *cause.Subject) string {
+	parts := subjectParts(s)
+	text := p.text(parts[0])
+	for _, more := range parts[1:] {
+		text = p.say("%s, %s", text, more)
+	}
+	return text
+}
+
+func subjectParts(s *cause.Subject) (parts []string) {
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	if s.Comm != "" && s.PID != 0 {
 		add("%s (pid %d)", s.Comm, s.PID)
@@ -253,9 +270,9 @@ func subjectText(s *cause.Subject) string {
 		add("network namespace %d", s.NetNS)
 	}
 	if len(parts) == 0 {
-		return s.Kind
+		return []string{s.Kind}
 	}
-	return strings.Join(parts, ", ")
+	return parts
 }
 
 // excluded lists causes with the reason; those that share one stand together.
@@ -263,7 +280,7 @@ func (p *printer) excluded(title string, list []diagnose.Excluded) {
 	if len(list) == 0 {
 		return
 	}
-	p.line("%s", p.paint(bold, title))
+	p.line("%s", p.paint(bold, p.text(title)))
 	listed := map[string]bool{}
 	for i, e := range list {
 		if listed[e.Because] {
@@ -280,7 +297,7 @@ func (p *printer) excluded(title string, list []diagnose.Excluded) {
 		if len(same) > 0 {
 			because += "; the same for " + strings.Join(same, ", ")
 		}
-		p.wrapped(fmt.Sprintf("  %-31s", e.Cause), 33, printable.Text(because))
+		p.wrapped(fmt.Sprintf("  %-31s", e.Cause), 33, p.text(printable.Text(because)))
 	}
 	p.line("")
 }
@@ -288,15 +305,22 @@ func (p *printer) excluded(title string, list []diagnose.Excluded) {
 const labelWidth = 13
 
 // field prints a labelled sentence, wrapped.
-func (p *printer) field(label, text string) {
-	p.wrapped(fmt.Sprintf("   %-*s", labelWidth-3, label), labelWidth, printable.Text(text))
+func (p *printer) field(label, text string) { p.translated(label, p.text(printable.Text(text))) }
+
+// translated is field for text that is in the language of the reader already.
+func (p *printer) translated(label, text string) {
+	p.wrapped(p.label(label), labelWidth, printable.Text(text))
 }
+
+// label is what stands before a text of a finding.
+func (p *printer) label(name string) string { return "   " + printable.Pad(p.text(name), labelWidth-3) }
 
 // raw prints a labelled command on one line, never wrapped: it is copied.
 func (p *printer) raw(label, text string) {
-	p.line("   %-*s%s", labelWidth-3, label, text)
+	p.line("%s%s", p.label(label), text)
 }
 
+// wrapped prints text in the reader's language under and next to a head.
 func (p *printer) wrapped(head string, indent int, text string) {
 	room := max(p.Width-indent, 20)
 	for i, l := range printable.Wrap(text, room) {

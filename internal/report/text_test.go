@@ -11,6 +11,7 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/language"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
 )

@@ -12,6 +12,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/language"
 	"github.com/slowray/slowray/internal/prove/experiment"
 	"github.com/slowray/slowray/internal/shell"
 )
@@ -88,7 +89,7 @@ The accept queue is full  [accept-queue-overflow]
 		verdict + head + result + "The change is kept (slowray undo 0007 takes it back).\n" + persist + "\n" + verdict: &kept,
 	} {
 		var b strings.Builder
-		if err := d.Text(&b, 100); err != nil {
+		if err := d.Text(&b, 100, nil); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, b.String()); diff != "" {
@@ -117,6 +118,33 @@ const persist = `To make it permanent:
   echo 'net.core.somaxconn=4096' > /etc/sysctl.d/90-somaxconn.conf
 `
 
+// TestTextInChinese: verdict, table and endings are in the language of the reader; what
+// the finding says is the catalogue's.
+func TestTextInChinese(t *testing.T) {
+	reader, err := language.New("zh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dry, done := documents(t)
+	for _, d := range []*Document{dry, done} {
+		d.Title, d.Finding.Impact.Text = "The accept queue overflows", "20 of 40 accept() calls failed"
+		var b strings.Builder
+		if err := d.Text(&b, 100, reader); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if language.IsEnglish(line) {
+				t.Errorf("English in Chinese: %s", line)
+			}
+		}
+		for _, want := range []string{"accept-queue-overflow：全连接队列溢出\n", "  发现      40 次 accept() 中 20 次失败\n", "  撤销      sysctl -w net.core.somaxconn=10\n"} {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("no %q in\n%s", want, b.String())
+			}
+		}
+	}
+}
+
 // TestStopped tells that nothing was changed when it ended before that.
 func TestStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -132,7 +160,7 @@ func TestStopped(t *testing.T) {
 	_, d := documents(t)
 	d.Conclude(r, "")
 	var b strings.Builder
-	if err := d.Text(&b, 100); err != nil {
+	if err := d.Text(&b, 100, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{

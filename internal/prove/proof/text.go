@@ -5,18 +5,21 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/language"
 	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/prove/experiment"
 	"github.com/slowray/slowray/internal/shell"
 )
 
 type printer struct {
-	w     io.Writer
-	width int // columns
-	err   error
+	w      io.Writer
+	width  int // columns
+	reader *language.Language
+	err    error
 }
 
 func (p *printer) line(format string, args ...any) {
@@ -25,29 +28,38 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
+// say is fmt.Sprintf in the language of the reader.
+func (p *printer) say(format string, args ...any) string { return p.reader.Sprintf(format, args...) }
+
+// head is the name of a field, which begins a line.
+func (p *printer) head(name string) string {
+	return "  " + printable.Pad(p.reader.Text(name), indent-2)
+}
+
+const indent = 12
+
 // field prints a name and a text, broken into lines.
 func (p *printer) field(name, text string) {
-	const indent = 12
-	for _, line := range printable.Wrap(printable.Text(text), p.width-indent) {
-		p.line("  %-*s%s", indent-2, name, line)
+	for _, line := range printable.Wrap(p.reader.Text(printable.Text(text)), p.width-indent) {
+		p.line("%s%s", p.head(name), line)
 		name = ""
 	}
 }
 
 // paragraph prints a text, broken into lines.
 func (p *printer) paragraph(text string) {
-	for _, line := range printable.Wrap(printable.Text(text), p.width) {
+	for _, line := range printable.Wrap(p.reader.Text(printable.Text(text)), p.width) {
 		p.line("%s", line)
 	}
 }
 
 // Text writes the document for a person, in so many columns: the verdict first, and again
 // last, where a terminal has scrolled to.
-func (d *Document) Text(w io.Writer, width int) error {
-	p := &printer{w: w, width: max(width, 40)}
+func (d *Document) Text(w io.Writer, width int, reader *language.Language) error {
+	p := &printer{w: w, width: max(width, 40), reader: reader}
 	p.verdict(d)
 	p.line("")
-	p.line("%s  [%s]", printable.Text(d.Title), printable.Text(d.Cause))
+	p.line("%s  [%s]", p.reader.Text(printable.Text(d.Title)), printable.Text(d.Cause))
 	p.field("where", d.measured())
 	if d.Found {
 		p.field("impact", d.Finding.Impact.Text)
@@ -119,25 +131,25 @@ func (d *Document) measured() string {
 // commands prints each on a line of its own, whole, so that it can be copied.
 func (p *printer) commands(name string, list []shell.Command) {
 	for _, c := range list {
-		p.line("  %-10s%s", name, printable.Text(c.String()))
+		p.line("%s%s", p.head(name), printable.Text(c.String()))
 		name = ""
 	}
 }
 
 // result prints the verdict in full and the table of effects.
 func (p *printer) result(r *experiment.Result) {
-	p.paragraph(fmt.Sprintf("%s: %s", strings.ToUpper(string(r.Verdict)), r.Why))
+	p.paragraph(p.say("%s: %s", strings.ToUpper(string(r.Verdict)), printable.Text(r.Why)))
 	if len(r.Effects) == 0 {
 		return
 	}
 	p.line("")
-	rows := [][]string{{"", "before", "with", "after", "with ÷ without", ""}}
+	rows := [][]string{{"", p.say("before"), p.say("with"), p.say("after"), p.say("with ÷ without"), ""}}
 	for i := range r.Effects {
 		e := &r.Effects[i]
 		if e.Outcome == experiment.Shown && !moved(e) {
 			continue
 		}
-		rows = append(rows, []string{e.Metric.Words(), e.Figure(e.Before.Median), figureOf(e, &e.With), figureOf(e, &e.After), ratio(e), outcome(e)})
+		rows = append(rows, []string{p.reader.Text(e.Metric.Words()), p.reader.Text(e.Figure(e.Before.Median)), p.reader.Text(figureOf(e, &e.With)), p.reader.Text(figureOf(e, &e.After)), p.ratio(e), p.reader.Text(outcome(e))})
 	}
 	p.table(rows)
 	p.line("")
@@ -149,13 +161,13 @@ func (p *printer) table(rows [][]string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			widths[i] = max(widths[i], ansi.StringWidth(cell))
 		}
 	}
 	for _, row := range rows {
 		line := " "
 		for i, cell := range row {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			pad := strings.Repeat(" ", widths[i]-ansi.StringWidth(cell))
 			if i == 0 || i == len(row)-1 {
 				line += " " + cell + pad
 			} else {
@@ -183,14 +195,14 @@ func figureOf(e *experiment.Effect, s *experiment.Sample) string {
 }
 
 // ratio is the effect with its interval.
-func ratio(e *experiment.Effect) string {
+func (p *printer) ratio(e *experiment.Effect) string {
 	if e.Outcome == experiment.Shown {
 		if e.Ratio == 0 {
 			return "-"
 		}
 		return factor(e.Ratio)
 	}
-	return fmt.Sprintf("%s (%s to %s)", factor(e.Ratio), factor(e.Low), factor(e.High))
+	return p.say("%s (%s to %s)", factor(e.Ratio), factor(e.Low), factor(e.High))
 }
 
 func factor(v float64) string {
@@ -244,18 +256,18 @@ func measurements(r *experiment.Result) string {
 func (p *printer) ending(d *Document) {
 	switch {
 	case d.Kept != "":
-		p.line("The change is kept (slowray undo %s takes it back).", d.Kept)
+		p.line("%s", p.say("The change is kept (slowray undo %s takes it back).", d.Kept))
 	case d.Result.Rounds == 0:
-		p.line("Nothing was changed.")
+		p.line("%s", p.say("Nothing was changed."))
 	case d.Result.Undone:
-		p.line("The change is undone.")
+		p.line("%s", p.say("The change is undone."))
 	case d.Result.InForce:
-		p.line("THE CHANGE IS NOT UNDONE (slowray undo tries again): %s", printable.Text(d.Result.Left))
+		p.line("%s", p.say("THE CHANGE IS NOT UNDONE (slowray undo tries again): %s", printable.Text(d.Result.Left)))
 	default:
-		p.line("Nothing of the change is in force, but not all is as it was: %s", printable.Text(d.Result.Left))
+		p.line("%s", p.say("Nothing of the change is in force, but not all is as it was: %s", printable.Text(d.Result.Left)))
 	}
 	if d.Proved() && len(d.Persist) > 0 {
-		p.line("To make it permanent:")
+		p.line("%s", p.say("To make it permanent:"))
 		for _, c := range d.Persist {
 			p.line("  %s", printable.Text(c.String()))
 		}
