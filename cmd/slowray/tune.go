@@ -151,7 +151,7 @@ func (p *tuneProgress) say(what string) {
 	switch {
 	case p.quiet:
 	case p.stage != nil:
-		p.stage.Show(strings.ReplaceAll(what, "\n", " "), -1)
+		p.stage.Show(strings.TrimSpace(strings.ReplaceAll(what, "\n", " ")), -1)
 	default:
 		fmt.Fprintf(p.w, "slowray: %3.0f s  %s\n", time.Since(p.began).Seconds(), strings.ReplaceAll(what, "\n", " "))
 	}

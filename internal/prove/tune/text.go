@@ -266,6 +266,7 @@ func (p *printer) lasting(r *Report) {
 	}
 	if !r.Undo.IsZero() {
 		p.line("")
-		p.paragraph(fmt.Sprintf("What was kept stays until the next start of what holds it. To take all of it back: %s", r.Undo))
+		p.paragraph("What was kept stays until the next start of what holds it. To take all of it back:")
+		p.line("   %s", r.Undo)
 	}
 }
