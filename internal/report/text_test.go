@@ -11,7 +11,6 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
-	"github.com/slowray/slowray/internal/language"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
 )
