@@ -14,6 +14,7 @@ type Language struct {
 	sentences []sentence
 	byFormat  map[string]*sentence
 	known     map[string]reading
+	left      int // readings that may still be tried for this text
 }
 
 //go:embed zh.txt
@@ -116,7 +117,15 @@ func (l *Language) Text(text string) string {
 	if lead >= tail {
 		return text
 	}
+	l.left = mostReadings
 	r := l.read(text[lead:tail])
+	if l.left <= 0 { // what was read halfway is known wrongly
+		clear(l.known)
+		return text
+	}
+	if len(l.known) > mostKnown {
+		clear(l.known)
+	}
 	if r.understood == 0 {
 		return text
 	}
@@ -143,6 +152,12 @@ const (
 	longest  = 2000 // bytes that are read
 	most     = 40   // separators in a text of several sentences
 	shortest = 20   // bytes of a sentence that may have English in it, as a name of many words
+
+	// mostReadings is how many parts of one text are read: what others named can be made so
+	// that each part of it is a place in many sentences. It then stays English. The longest
+	// texts of recorded reports take some hundreds.
+	mostReadings = 4000
+	mostKnown    = 100_000 // parts, of all texts
 )
 
 // grammar is words that no name, figure or setting is made of.
@@ -166,6 +181,9 @@ func (l *Language) read(text string) reading {
 		return r
 	}
 	best := reading{text: text}
+	if l.left--; l.left <= 0 {
+		return best
+	}
 	l.known[text] = best // a sentence that is one place for another one ends here
 	if len(text) > longest {
 		return best

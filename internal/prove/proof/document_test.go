@@ -137,7 +137,7 @@ func TestTextInChinese(t *testing.T) {
 				t.Errorf("English in Chinese: %s", line)
 			}
 		}
-		for _, want := range []string{"accept-queue-overflow：全连接队列溢出\n", "  发现      40 次 accept() 中 20 次失败\n", "  撤销      sysctl -w net.core.somaxconn=10\n"} {
+		for _, want := range []string{"全连接队列溢出  [accept-queue-overflow]\n", "  影响      40 次 accept() 中 20 次失败\n", "  撤销      sysctl -w net.core.somaxconn=10\n"} {
 			if !strings.Contains(b.String(), want) {
 				t.Errorf("no %q in\n%s", want, b.String())
 			}

@@ -96,9 +96,9 @@ func (p *printer) verdict(d *Document) {
 	}
 	who := d.Cause
 	if d.Service.Port != 0 {
-		who += fmt.Sprintf(" on %s :%d", d.comm(), d.Service.Port)
+		who = p.say("%s on %s :%d", d.Cause, d.comm(), d.Service.Port)
 	}
-	p.line("%s", printable.Cut(printable.Text(fmt.Sprintf("%s  %s: %s", word, who, text)), p.width))
+	p.line("%s", printable.Cut(printable.Text(p.reader.Text(word)+"  "+who+": "+p.reader.Text(printable.Text(text))), p.width))
 }
 
 // comm is the name of the service's process, "port" where it is not known.
