@@ -3,7 +3,6 @@ package cause
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
@@ -243,7 +242,6 @@ func (v *View) pathWords(f *Finding, l *ledger, narrow *DropSite, packets uint64
 	if unheard != nil {
 		evidence = append(evidence, Evidence{Fact: "ICMP messages dropped " + v.PlaceOf(unheard), Value: unheard.Kinds()["icmp"], Unit: "packets", Source: unheard.Source})
 		if unheard.Rule != nil {
-			f.Title = strings.Replace(f.Title, "does not arrive", "is dropped", 1)
 			f.Fix.Commands, f.Fix.Persist = v.ruleCommands(v.namespaces[unheard.NetNS], unheard.Rule, l.Port)
 		}
 	}
