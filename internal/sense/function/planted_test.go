@@ -205,10 +205,14 @@ func (p *program) within(what string, ns int64, planted time.Duration, measured 
 	p.t.Helper()
 	got, truth := time.Duration(ns), time.Duration(measured)
 	slack := max(time.Duration(n)*2*time.Millisecond, truth/50)
-	if got < planted || got > truth || truth-got > slack {
+	if got < planted || got > truth || truth-got > slack && !emulated() {
 		p.t.Errorf("%s: %s; planted %s, which took the caller %s", what, got, planted, truth)
 	}
 }
+
+// emulated says that this is a machine of script/kernels.sh, which takes milliseconds to
+// come from a call to what watches it.
+func emulated() bool { return os.Getenv("SLOWRAY_TEST_EMULATED") != "" }
 
 // numbers are those that the program printed.
 func (p *program) numbers(lines []string) []int64 {

@@ -292,7 +292,10 @@ func wholeTime(o *onLoopback, served, called []match) {
 		return
 	}
 	s, c := served[0], called[0]
-	const tolerance = 2 * time.Millisecond // of a transfer that keeps both CPUs busy
+	tolerance := 2 * time.Millisecond // of a transfer that keeps both CPUs busy
+	if os.Getenv("SLOWRAY_TEST_EMULATED") != "" {
+		tolerance = 20 * time.Millisecond // a machine of script/kernels.sh
+	}
 	start := s.StartNS + s.Ledger[observe.AcceptWait]
 	o.within("served: start", time.Duration(start-s.wire.First), 0, tolerance)
 	o.within("served: upload", time.Duration(s.Ledger[observe.Upload]), time.Duration(s.wire.Last-s.wire.First), tolerance)
