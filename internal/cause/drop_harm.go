@@ -365,7 +365,9 @@ func (v *View) findInVain() *inVain {
 	}
 	seen := map[key]bool{}
 	matters := func(c *observe.Connect) bool {
-		return v.Serving(c.PID) || v.OnPath(c.PID) || v.needed(c.PID) || len(v.reachable.by(c, v.owners)) > 0
+		return v.Serving(c.PID) || v.OnPath(c.PID) || v.needed(c.PID) || len(v.reachable.by(c, v.owners)) > 0 ||
+			// As ConnectTimeout: one that scans ports asks each of them once.
+			c.Started-c.Established >= fewAffected && v.clientInView(c)
 	}
 	for i := range v.Connects {
 		c := &v.Connects[i]
