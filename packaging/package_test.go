@@ -217,7 +217,7 @@ func lookAtTar(t *testing.T, path, _, arch string) {
 	root := t.TempDir()
 	run(t, nil, "tar", "-xpzf", path, "--strip-components=1", "-C", root)
 	for name, mode := range map[string]os.FileMode{
-		"bin/slowray": 0o755, "bin/slowray-lab": 0o755, "share/man/man1/slowray.1.gz": 0o644, "share/doc/slowray/LICENSE": 0o644, "share/doc/slowray/README.md": 0o644,
+		"bin/slowray": 0o755, "bin/slowray-lab": 0o755, "share/man/man1/slowray.1.gz": 0o644, "share/doc/slowray/LICENSE": 0o644, "share/doc/slowray/README.md": 0o644, "share/doc/slowray/README.zh-CN.md": 0o644,
 		"share/bash-completion/completions/slowray": 0o644, "share/zsh/site-functions/_slowray": 0o644, "share/fish/vendor_completions.d/slowray.fish": 0o644,
 	} {
 		if st, err := os.Stat(filepath.Join(root, name)); err != nil {
