@@ -217,7 +217,7 @@ func lookAtTar(t *testing.T, path, _, arch string) {
 	root := t.TempDir()
 	run(t, nil, "tar", "-xpzf", path, "--strip-components=1", "-C", root)
 	for name, mode := range map[string]os.FileMode{
-		"bin/slowray": 0o755, "bin/slowray-lab": 0o755, "share/man/man1/slowray.1.gz": 0o644, "share/doc/slowray/LICENSE": 0o644, "share/doc/slowray/README.md": 0o644,
+		"bin/slowray": 0o755, "bin/slowray-lab": 0o755, "share/man/man1/slowray.1.gz": 0o644, "share/doc/slowray/LICENSE": 0o644, "share/doc/slowray/README.md": 0o644, "share/doc/slowray/README.zh-CN.md": 0o644,
 		"share/bash-completion/completions/slowray": 0o644, "share/zsh/site-functions/_slowray": 0o644, "share/fish/vendor_completions.d/slowray.fish": 0o644,
 	} {
 		if st, err := os.Stat(filepath.Join(root, name)); err != nil {
@@ -343,10 +343,22 @@ func TestReleaseRefuses(t *testing.T) {
 	run(t, nil, "git", "-C", dir, "init", "-q")
 	for version, want := range map[string]string{
 		"": "version", "1.2": "version", "v1.2.3": "version", "1.2.3~rc1": "version", "01.2.3": "version", "1.2.3-": "version", "1.2.3 ": "version",
+		"1.2.3\n$(touch x)": "version", "x\n1.2.3": "version",
 		"1.2.3": "committed", "1.2.3-rc.1+build-7": "committed", "10.20.30--": "committed",
 	} {
 		out, err := exec.Command(filepath.Join(dir, "packaging/release"), version).CombinedOutput()
 		if err == nil || strings.Count(string(out), "\n") != 1 || !strings.HasPrefix(string(out), "release: ") || !strings.Contains(string(out), want) {
+			t.Errorf("%q: %v: %s", version, err, out)
+		}
+	}
+}
+
+// TestHostileVersion: nothing of a version is a flag, a line or a path.
+func TestHostileVersion(t *testing.T) {
+	for _, version := range []string{"1.2 -X main.other=x", "1.2\nscripts: {}", "../../x", "$(touch x)", "1.2;x", "1.2'"} {
+		cmd := exec.Command("./package", "version")
+		cmd.Env = append(os.Environ(), "VERSION="+version)
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "VERSION may") {
 			t.Errorf("%q: %v: %s", version, err, out)
 		}
 	}

@@ -70,6 +70,9 @@ func (c *waitCmd) Run(ctx context.Context, s *streams) error {
 	if slices.ContainsFunc(o.Chains, func(w observe.WaitChain) bool { return w.Culprit() }) {
 		return exit(exitFindings)
 	}
+	if o.Unfollowed() > 0 {
+		return exit(exitFailed)
+	}
 	return nil
 }
 

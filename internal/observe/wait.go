@@ -199,6 +199,17 @@ func (c *WaitChain) Culprit() bool {
 	return demanded(before)
 }
 
+// Unfollowed is how many threads wait for what was not followed, because that took too
+// long: whether somebody holds them up is not known.
+func (w *Waits) Unfollowed() (n int) {
+	for i := range w.Chains {
+		if c := &w.Chains[i]; c.End == EndTooLong && !c.Moving() && !c.Culprit() {
+			n += c.Count
+		}
+	}
+	return n
+}
+
 // demanded says whether any of the hops wants something that somebody withholds.
 func demanded(hops []WaitHop) bool {
 	for i := range hops {

@@ -80,14 +80,15 @@ const (
 	tableWidth     = 2 + addressWidth + 1 + processWidth + 1 + 7 + 1 + 7 + 1 + 7 + 1 + 7 + 2 // up to the time breakdown
 )
 
-// On less than 80 columns a service is named by its process and port.
+// On few columns a service is named by its process and port.
 const (
 	narrowColumns = "%-23s %7s %7s  %s"
 	narrowWidth   = 23 + 1 + 7 + 1 + 7 + 2
 )
 
-// narrow says that the tables have no room for all their columns.
-func (p *printer) narrow() bool { return p.Width < 80 }
+// narrow says that the tables have no room for all their columns, of which the last one
+// holds a part of the time at least.
+func (p *printer) narrow() bool { return p.Width < tableWidth+len("accept_wait 58 %") }
 
 // requests is the table of endpoints whose requests were recorded.
 func (p *printer) requests(title, who string, list []diagnose.Endpoint, most int) {

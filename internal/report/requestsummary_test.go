@@ -37,12 +37,17 @@ func TestRequestSummary(t *testing.T) {
 		}
 		text := b.String()
 		for _, want := range []string{
-			"time breakdown", map[bool]string{true: "  nginx :80 ", false: "  10.0.0.1:80           nginx"}[width < 80],
+			"time breakdown", map[bool]string{true: "  nginx :80 ", false: "  10.0.0.1:80           nginx"}[width < 88],
 			"server call 100 %", "Calls to other services", "  10.0.0.7:3306 ", "server 100 %\n",
 			"\n100 requests in 2 s, most time in nginx :80  p99 40", "\nwhy: slowray why --port 80\n",
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%d columns: %q is not in\n%s", width, want, text)
+			}
+		}
+		for line := range strings.Lines(text) {
+			if n := len([]rune(line)) - 1; n > width {
+				t.Errorf("%d columns, and a line of %d: %s", width, n, line)
 			}
 		}
 		if width >= 100 && !strings.Contains(text, "ms, 3.0 % errors\n") {

@@ -91,6 +91,8 @@ func (p *printer) waitVerdict(o *observe.Waits) {
 		}
 		title := waitTitle(first)
 		word, c, text = "PROBLEM", red, fmt.Sprintf("%s held up: %s", figure.Counted(held, noun), strings.ToLower(title[:1])+title[1:])
+	case o.Unfollowed() > 0:
+		word, c, text = "UNKNOWN", yellow, figure.Counted(o.Unfollowed(), "thread")+" could not be followed in the time there is"
 	case len(o.Brief) > 0:
 		text = "nobody holds it up for long"
 	}

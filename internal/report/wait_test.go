@@ -131,6 +131,21 @@ func TestWaitWithoutCulprit(t *testing.T) {
 	}
 }
 
+// TestWaitNotFollowed: where waits were not followed in time, it is not said that all is well.
+func TestWaitNotFollowed(t *testing.T) {
+	o := waits()
+	late := o.Chains[0]
+	late.Hops, late.End, late.Count = late.Hops[:1], observe.EndTooLong, 84
+	o.Chains = append([]observe.WaitChain{late}, o.Chains[2:]...)
+	var b bytes.Buffer
+	if err := Wait(&b, o, Style{}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(b.String(), "UNKNOWN  python3 (pid 900)  84 threads could not be followed in the time there is\n") {
+		t.Error(b.String())
+	}
+}
+
 // TestWaitTitles: every end has a title and, where there is one, a remedy.
 func TestWaitTitles(t *testing.T) {
 	for _, end := range allEnds {

@@ -84,6 +84,9 @@ func (s *server) joined(ctx context.Context, q *query, list []store.Request, los
 		listed[one] = true
 		out = append(out, line{r, hopsJSON(links, top, n)})
 	}
+	if links.tooMany() {
+		apart = int64(len(list))
+	}
 	lost.add("requests are shown without what belongs to them: ask for fewer, or a shorter time", apart)
 	return out, nil
 }

@@ -26,7 +26,18 @@ type links struct {
 	// alone says that no request of its process but this one can have been in
 	// hand during all of a call.
 	alone func(all []store.Request, served, call *store.Request) bool
+
+	inHand map[int]*inHand // served requests, by process
+	pairs  int             // of records that were compared
 }
+
+// mostPairs bounds the time that joining takes: where requests hang, each of a process
+// may be the one that each of its calls was made for. They are some tenths of a second.
+const mostPairs = 10_000_000
+
+// tooMany says that too many pairs would have to be compared. What was found until then
+// is not taken: it is certain only when everything was compared.
+func (p *links) tooMany() bool { return p.pairs > mostPairs }
 
 func newLinks(all []store.Request, alone func(all []store.Request, served, call *store.Request) bool) *links {
 	slices.SortStableFunc(all, func(a, b store.Request) int { return cmp.Compare(a.StartNS, b.StartNS) })
@@ -43,6 +54,7 @@ func newLinks(all []store.Request, alone func(all []store.Request, served, call 
 	}
 	p := &links{all: kept, calls: map[int][]int{}, alone: alone}
 	p.twin, p.parent = slices.Repeat([]int{-1}, len(kept)), slices.Repeat([]int{-1}, len(kept))
+	p.inHand = requestsInHand(kept)
 	p.joinEnds()
 	p.joinCalls()
 	return p
@@ -111,9 +123,12 @@ func (p *links) joinEnds() {
 			continue
 		}
 		for _, j := range served[pairOf(r)] {
-			if sameRequest(r, &p.all[j]) {
+			if p.pairs++; sameRequest(r, &p.all[j]) {
 				fits.add(i, j)
 			}
+		}
+		if p.tooMany() {
+			return
 		}
 	}
 	fits.unique(func(called, served int) { p.twin[called], p.twin[served] = served, called })
@@ -143,13 +158,24 @@ func (p *links) joinCalls() {
 		if r.Side != observe.Served || !r.Followed || r.Split[observe.ServerCall] <= 0 || !single(r) || r.Weight > 1 {
 			continue
 		}
-		for _, j := range calls[r.PID] {
-			if c := &p.all[j]; during(r, c) {
-				within[i] = append(within[i], j)
+		mine := calls[r.PID]
+		first, _ := slices.BinarySearchFunc(mine, r.StartNS+beforeServer(r)-pathSlack, func(j int, at int64) int { return cmp.Compare(p.all[j].StartNS, at) })
+		for _, j := range mine[first:] {
+			c := &p.all[j]
+			if c.StartNS > endNS(r)+pathSlack {
+				break
+			}
+			if p.pairs++; during(r, c) {
+				if !p.others(r, c) {
+					within[i] = append(within[i], j)
+				}
 				if off := c.TotalNS() - r.Split[observe.ServerCall]; off >= -pathSlack && off <= pathSlack {
 					equal.add(i, j)
 				}
 			}
+		}
+		if p.tooMany() {
+			return
 		}
 	}
 	equal.unique(func(served, call int) { p.adopt(served, call) })
@@ -176,7 +202,7 @@ func during(r, c *store.Request) bool {
 	return c.StartNS >= r.StartNS+beforeServer(r)-pathSlack && endNS(c) <= answered+pathSlack
 }
 
-// joinAlone takes the calls that were made while nothing else was in hand, as far
+// joinAlone takes the calls that were made while nothing else was in hand (list), as far
 // as the time that the request waited for calls has room for them. A thread that
 // is ready again and has no CPU yet no longer waits.
 func (p *links) joinAlone(served int, list []int) {
@@ -184,7 +210,7 @@ func (p *links) joinAlone(served int, list []int) {
 	room := r.Split[observe.ServerCall] + r.Split[observe.ServerRunq] + r.Split[observe.ServerThrottled] + pathSlack
 	var mine []int
 	for _, j := range list {
-		if c := &p.all[j]; p.parent[j] < 0 && !p.others(served, c) && p.alone(p.all, r, c) {
+		if c := &p.all[j]; p.parent[j] < 0 && p.alone(p.all, r, c) {
 			mine = append(mine, j)
 		}
 	}
@@ -203,34 +229,64 @@ func (p *links) joinAlone(served int, list []int) {
 	}
 }
 
-// others says whether another request is known that its process had in hand during
-// a call.
-func (p *links) others(served int, c *store.Request) bool {
-	for i := range p.all {
-		r := &p.all[i]
-		if r.StartNS > endNS(c) {
-			break
-		}
-		if i != served && r.Side == observe.Served && r.PID == c.PID && endNS(r) > c.StartNS {
-			return true
+// inHand is when a process took requests in hand, and when it had answered them: each in
+// order.
+type inHand struct{ began, ended []int64 }
+
+func requestsInHand(all []store.Request) map[int]*inHand {
+	of := map[int]*inHand{}
+	for i := range all {
+		if r := &all[i]; r.Side == observe.Served {
+			h := of[r.PID]
+			if h == nil {
+				h = &inHand{}
+				of[r.PID] = h
+			}
+			h.began, h.ended = append(h.began, r.StartNS), append(h.ended, endNS(r))
 		}
 	}
-	return false
+	for _, h := range of {
+		slices.Sort(h.ended)
+	}
+	return of
 }
 
-// matches are pairs of which those count whose both sides fit nothing else.
-type matches struct{ of, back map[int][]int }
+// others says whether another request is known that the process of r had in hand during
+// its call c.
+func (p *links) others(r, c *store.Request) bool {
+	h := p.inHand[c.PID]
+	began, _ := slices.BinarySearch(h.began, endNS(c)+1)
+	ended, _ := slices.BinarySearch(h.ended, c.StartNS+1)
+	n := began - ended
+	if r.StartNS <= endNS(c) && endNS(r) > c.StartNS {
+		n--
+	}
+	return n > 0
+}
 
-func newMatches() *matches { return &matches{map[int][]int{}, map[int][]int{}} }
+// matches are pairs of which those count whose both sides fit nothing else: what fits
+// several is severalFit.
+type matches struct{ of, back map[int]int }
+
+const severalFit = -1
+
+func newMatches() *matches { return &matches{map[int]int{}, map[int]int{}} }
 
 func (m *matches) add(a, b int) {
-	m.of[a], m.back[b] = append(m.of[a], b), append(m.back[b], a)
+	fit := func(in map[int]int, k, v int) {
+		if _, known := in[k]; known {
+			v = severalFit
+		}
+		in[k] = v
+	}
+	fit(m.of, a, b)
+	fit(m.back, b, a)
 }
 
 func (m *matches) unique(f func(a, b int)) {
-	for a, list := range m.of {
-		if len(list) == 1 && len(m.back[list[0]]) == 1 {
-			f(a, list[0])
+	for a, b := range m.of {
+		if b != severalFit && m.back[b] != severalFit {
+			f(a, b)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -145,6 +146,31 @@ func TestWhatIsNotJoined(t *testing.T) {
 		}
 		if got := tree(newLinks(c.change(shop()), byDesign)); strings.Contains(got, c.lost) {
 			t.Errorf("%s: joined %q:\n%s", name, c.lost, got)
+		}
+	}
+}
+
+// TestHangingRequestsAreJoinedInBounds: of a process that hangs with thousands of requests
+// in hand each may be the one that each of its calls was made for.
+func TestHangingRequestsAreJoinedInBounds(t *testing.T) {
+	for name, differ := range map[string]int64{"alike": 0, "not alike": 1000} {
+		var list []store.Request
+		for i := range int64(joinMost / 2) {
+			client := fmt.Sprintf("127.0.%d.%d:4000", i/250, i%250+1)
+			list = append(list, end("s", "node", 7, client, "127.0.0.1:80", i*ms/10, 30_000*ms, 29_000*ms+i*differ),
+				end("c", "node", 7, client, "127.0.0.2:81", i*ms/10+ms, 29_000*ms, 0))
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		began := time.Now()
+		l := newLinks(with(list, shop()...), byDesign)
+		took := time.Since(began)
+		runtime.ReadMemStats(&after)
+		if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib > 64 || took > 5*time.Second {
+			t.Errorf("%s: took %s, %d MiB", name, took, mib)
+		}
+		if l.tooMany() && slices.ContainsFunc(l.parent, func(p int) bool { return p >= 0 }) {
+			t.Errorf("%s: calls were joined of which not all was compared", name)
 		}
 	}
 }

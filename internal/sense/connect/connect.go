@@ -215,7 +215,7 @@ func (w *Watcher) Read(completed *Handshakes) (Result, error) {
 		}
 		r.Opened = completed.Passive
 	}
-	if err := w.readConnects(&r, active, completed != nil && completed.Unnamed > 0); err != nil {
+	if err := w.readConnects(&r, active, w.called && completed != nil && completed.Unnamed > 0); err != nil {
 		return r, fmt.Errorf("connect: read outcomes: %w", err)
 	}
 	if err := w.readAccepts(&r); err != nil {
@@ -301,9 +301,9 @@ func (w *Watcher) readConnects(r *Result, active map[Target]handshake, unnamed b
 		addr, _ := netip.ParseAddr(c.Addr)
 		t := Target{c.NetNS, addr, c.Port}
 		if all := calls[t]; all > 0 {
-			h, known := active[t]
-			if !known && unnamed {
-				h.Established = all // fewer is not known
+			h := active[t]
+			if h.Established == 0 && unnamed {
+				h.Established = all - min(h.Failed, all) // fewer is not known
 			}
 			// Who counts them began a moment before.
 			c.Established = min(share(h.Established, c.Started, all), c.Started)

@@ -304,6 +304,47 @@ func connectUnix(t *testing.T, path string) error {
 	return syscall.Connect(fd, &syscall.SockaddrUnix{Name: path})
 }
 
+// TestUnnamedHandshakes: where the recorder had no place for an address, calls that did
+// not fail are taken to have succeeded; who counts by itself knows better.
+func TestUnnamedHandshakes(t *testing.T) {
+	w := start(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const good, refused = 30, 7
+	for i := range good + refused {
+		if i == good {
+			l.Close()
+		}
+		if c, err := net.Dial("tcp", l.Addr().String()); (err == nil) != (i < good) {
+			t.Fatal(i, err)
+		} else if err == nil {
+			c.Close()
+		}
+	}
+	for _, called := range []bool{false, true} {
+		if w.called = called; called { // as if what succeeded had not been counted here
+			var key handshakeKey
+			var value handshake
+			for it := w.objects.Handshakes.Iterate(); it.Next(&key, &value); {
+				value.Established = 0
+				if err := w.objects.Handshakes.Put(&key, &value); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		r, err := w.Read(&Handshakes{Unnamed: good})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := own(t, r, func(c *observe.Connect) bool { return c.Port == l.Addr().(*net.TCPAddr).Port })
+		if c.Started != good+refused || c.Established != good || c.Refused != refused {
+			t.Errorf("called %t: %+v", called, c)
+		}
+	}
+}
+
 // TestCalledFromSlot: with the counts of a recorder, which calls the program, the result is
 // that of a Watcher of its own.
 func TestCalledFromSlot(t *testing.T) {
