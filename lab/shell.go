@@ -155,6 +155,10 @@ func shell(ctx context.Context, box *sandbox.Box) error {
 	}()
 	cmd := exec.CommandContext(ctx, "nsenter", "--target", strconv.Itoa(box.PID()), "--net", "--", path)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	// What reports say to paste begins with slowray, which lies next to this program.
+	if own, err := os.Executable(); err == nil {
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(own)+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	}
 	// Pdeathsig goes by thread: the one that starts it must outlive it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -179,7 +179,7 @@ func (v *View) stormFinding(l *ledger, k cost, top *starter, rate, share float64
 	if p != nil && p.Cmdline != "" {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "who starts them", Value: p.Cmdline, Source: "/proc/PID/cmdline"})
 	}
-	f.Fix.Text = fmt.Sprintf("Have %s (pid %d) start %s less often: keep one running and hand it the work, or call a library instead.", top.comm, top.pid, strings.Join(top.programs, ", "))
+	f.Fix.Text = fmt.Sprintf("Have %s (pid %d) start %s less often: keep one running and hand it the work, or call a library instead.", cmp.Or(top.comm, "the parent"), top.pid, strings.Join(top.programs, ", "))
 	f.Fix.Commands = []shell.Command{shell.Line("tr '\\0' ' ' < /proc/%s/cmdline   # who starts them", top.pid)}
 	return f
 }

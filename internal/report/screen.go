@@ -234,9 +234,10 @@ func (p *printer) onScreen(n int, f *cause.Finding, consequences []*cause.Findin
 		fix = append(fix, p.paint(bold, printable.Text(c.String())))
 	}
 	if len(fix) == 0 || len(fix) > screenFix {
-		fix = p.firstLines(f.Fix.Text, 2)
 		if n := len(f.Fix.Commands); n > 0 {
-			fix = append(fix[:1], p.paint(dim, p.say("-v prints the %d commands", n)))
+			fix = append(p.firstLines(f.Fix.Text, 1), p.paint(dim, p.say("-v prints the %d commands", n)))
+		} else {
+			fix = p.firstLines(f.Fix.Text, 2)
 		}
 	}
 	room := screenLines - 2 - len(fix)
@@ -395,7 +396,7 @@ func (p *printer) rest(r *diagnose.Report) {
 	}
 	more := ""
 	if n := len(losses) - 1; n > 0 {
-		more = "; " + p.say("%d more kinds: -v", n)
+		more = "; " + p.say("%d more: -v", n)
 	}
 	p.line("%s", p.paint(yellow, p.shortened(p.say("Lost events: %s %s", figure.Count(losses[0].Count), printable.Text(losses[0].What)), ansi.StringWidth(more))+more))
 }
