@@ -101,6 +101,9 @@ func refuse(parsed *kong.Context, err error) int {
 			}
 		}
 	}
+	if flag, _, missing := strings.Cut(line, `: expected `); missing && strings.Contains(line, `but got "EOL"`) {
+		line = flag + " needs a value"
+	}
 	help += " --help"
 	if strings.HasSuffix(line, ")") { // no second bracket after one
 		line = strings.TrimSuffix(line, ")") + "; see " + help + ")"
