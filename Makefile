@@ -17,7 +17,7 @@ build: bin/slowray bin/slowray-lab  ## build slowray and slowray-lab, which is s
 
 # The list is in the order of this file.
 help: ## list the targets
-	@sed -n 's/^\([a-z][a-z -]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 # Not with -trimpath: then all would be compiled once more for the tests.
 bin/slowray bin/slowray-lab: go.mod $(GO_FILES) $(wildcard internal/bpf/*.o)
@@ -43,7 +43,9 @@ scoreboard:  ## write docs/scoreboard.md and the table of confidence from RESULT
 	@script/setup.sh go
 	@go run ./cmd/slowray-lab bench --results $(RESULTS) --board docs/scoreboard.md --fit internal/diagnose/confidence_table.go
 
-deb rpm: go.mod  ## build a package for this architecture, in bin
+deb: go.mod  ## build a Debian package for this architecture, in bin
+rpm: go.mod  ## build an rpm for this architecture, in bin
+deb rpm:
 	@script/setup.sh go
 	@VERSION='$(VERSION)' packaging/package build "$$(go env GOHOSTARCH)" bin/package
 	@VERSION='$(VERSION)' packaging/package $@ "$$(go env GOHOSTARCH)" bin/package bin
