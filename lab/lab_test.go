@@ -67,9 +67,9 @@ func TestListIsComplete(t *testing.T) {
 }
 
 func TestUnknownIncident(t *testing.T) {
-	_, err := Run(t.Context(), "nonsense", Options{})
-	if err == nil || !strings.Contains(err.Error(), "healthy-idle") {
-		t.Errorf("error %v does not say which incidents there are", err)
+	_, err := Run(t.Context(), "healthy-idel", Options{})
+	if err == nil || !strings.Contains(err.Error(), "healthy-idle") || !strings.Contains(err.Error(), "slowray lab list") {
+		t.Errorf("error %v does not say what was meant, and where all are listed", err)
 	}
 }
 

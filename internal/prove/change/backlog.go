@@ -171,7 +171,7 @@ func (s *backlogState) words() string {
 }
 
 // valuesOf says which values sockets have, the least one first: "128", of several
-// sockets "128 of 3 sockets, 511 of 1 socket". The kernel lists sockets in any order.
+// sockets "128 on 3 sockets, 511 on 1 socket". The kernel lists sockets in any order.
 func valuesOf(values []int) string {
 	if len(values) == 1 {
 		return strconv.Itoa(values[0])
@@ -183,7 +183,7 @@ func valuesOf(values []int) string {
 		for n < len(values) && values[n] == values[0] {
 			n++
 		}
-		list = append(list, fmt.Sprintf("%d of %s", values[0], plural(n, "socket")))
+		list = append(list, fmt.Sprintf("%d on %s", values[0], plural(n, "socket")))
 		values = values[n:]
 	}
 	return strings.Join(list, ", ")

@@ -36,7 +36,7 @@ func TestBacklogOfWorkers(t *testing.T) {
 		}
 		return nil
 	})
-	if was.Was != "5 of 3 sockets" {
+	if was.Was != "5 on 3 sockets" {
 		t.Errorf("was %q", was.Was)
 	}
 	d, _ := For(c.Kind)

@@ -356,7 +356,7 @@ func (s *optionState) undoAccepted() error {
 }
 
 func optionCommands(c *cause.Change, s *optionState) (do, undo []shell.Command) {
-	const most = 10
+	const most = 2
 	for i, o := range s.Sockets {
 		if i == most {
 			more := shell.Line("# … and so on for %s more", shell.Text(plural(len(s.Sockets)-most, "socket")))

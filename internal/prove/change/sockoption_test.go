@@ -101,7 +101,7 @@ func TestBuffersCalled(t *testing.T) {
 	if got := p.opts(unix.SOL_SOCKET, unix.SO_SNDBUF, near...); got != "18000 "+old[2] {
 		t.Errorf("after undoing: %s", got)
 	}
-	check(t, d, c, was, "undone but for one", false, "18000 of 1 socket, "+old[2]+" of 1 socket")
+	check(t, d, c, was, "undone but for one", false, "18000 on 1 socket, "+old[2]+" on 1 socket")
 	p.tell("close %s", near[0])
 	p.tell("close %s", near[1])
 	isGone(t, c, was)

@@ -267,7 +267,7 @@ func owner(what, dir string) {
 		fmt.Println("error:", err)
 		return
 	}
-	fmt.Println("guardian", l.cmd.Process.Pid)
+	fmt.Println("watchdog", l.cmd.Process.Pid)
 	stop := make(chan struct{})
 	go func() {
 		for {
