@@ -104,6 +104,16 @@ var firingOnDrops = []fires{
 			dropped(o, "NETFILTER_DROP", "nft_do_chain", "eth0", observe.DropData, true, 200)
 		}),
 		subject: Subject{Rule: "nft inet fw input_rules handle 7"}, minShare: 0.05, fix: "handle 7"},
+	{name: "a client that serves nobody, towards a port where nobody listens", cause: &firewallDrop,
+		inject: strangers(func(o *observe.Observation) {
+			r := nftRule("output", 9, false, 0)
+			r.SrcPorts, r.DstPorts, r.Text = nil, [][2]int{{9102, 9102}}, "tcp dport 9102 drop"
+			rules(o, r)
+			o.Connects = append(o.Connects, observe.Connect{PID: 9, Comm: "cli", NetNS: serverNS, Family: "inet", Addr: "10.9.8.1", Port: 9102, Calls: 60, Started: 60, Failed: 60})
+			d := dropped(o, "NETFILTER_DROP", "nft_do_chain", "", observe.DropSYN, false, 60)
+			d.Flows = []observe.DropFlow{{Src: "10.9.8.1", Dst: "10.9.8.1", DstPort: 9102, Segments: 60}}
+		}),
+		subject: Subject{Rule: "nft inet fw output_rules handle 9"}, minShare: 0.9, fix: "handle 9"},
 	{name: "a rule that rejects", cause: &firewallReject,
 		inject: losing(func(o *observe.Observation) {
 			r := nftRule("input", 4, false, 0)
@@ -287,6 +297,17 @@ var nearMissesOnDrops = []miss{
 		d := dropped(o, "NETFILTER_DROP", "nft_do_chain", "eth0", observe.DropSYN, true, 5000)
 		d.Flows = []observe.DropFlow{{Src: "203.0.113.9", Dst: "10.9.8.1", DstPort: 22, Segments: 10}, {Src: "203.0.113.9", Dst: "10.9.8.1", DstPort: 3306, Segments: 10}}
 	}), "5,000 packets were dropped by rule nft inet fw input_rules handle 7"},
+	{"a program of this host that scans ports", &firewallDrop, strangers(func(o *observe.Observation) {
+		r := nftRule("output", 9, false, 0)
+		r.SrcPorts, r.Some, r.Text = nil, false, "drop"
+		rules(o, r)
+		d := dropped(o, "NETFILTER_DROP", "nft_do_chain", "", observe.DropSYN, false, 200)
+		d.Flows = nil
+		for port := 1; port <= 200; port++ {
+			o.Connects = append(o.Connects, observe.Connect{PID: 9, Comm: "scan", NetNS: serverNS, Family: "inet", Addr: "10.7.7.7", Port: port, Calls: 1, Started: 1})
+			d.Flows = append(d.Flows, observe.DropFlow{Src: "10.9.8.1", Dst: "10.7.7.7", DstPort: port, Segments: 1})
+		}
+	}), "no request or connection waited for them"},
 	{"strangers who are kept out of the service's own port", &firewallDrop, strangers(func(o *observe.Observation) {
 		r := nftRule("input", 7, true, 500)
 		r.Some = false
