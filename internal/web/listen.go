@@ -49,9 +49,6 @@ func Listen(addr string) (*Listener, error) {
 		host = "127.0.0.1"
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("listen %s: the address is in use: another slowray record? Choose another port", addr)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("listen %s: %w", addr, err)
 	}
