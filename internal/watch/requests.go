@@ -90,15 +90,9 @@ func (q *requests) handshakes() *connect.Handshakes {
 	if q.begun.Load() == nil {
 		return nil
 	}
-	h := &connect.Handshakes{Active: map[connect.Target]uint64{}, Passive: map[connect.PassiveKey]uint64{}}
+	h := &connect.Handshakes{}
 	for _, c := range q.sub.Opened() {
-		if !c.Addr.IsValid() {
-			h.Unnamed += c.Connections
-		} else if c.Side == observe.Called {
-			h.Active[connect.Target{NetNS: c.NetNS, Addr: c.Addr, Port: int(c.Port)}] += c.Connections
-		} else {
-			h.Passive[connect.PassiveKey{NetNS: c.NetNS, Port: int(c.Port)}] += c.Connections
-		}
+		h.Add(c.Side == observe.Served, c.NetNS, c.Addr, int(c.Port), c.Connections)
 	}
 	return h
 }

@@ -180,6 +180,21 @@ type Handshakes struct {
 	Unnamed uint64 // of either side, of more addresses than have a place of their own
 }
 
+// Add counts the n handshakes of one address; of one that is not valid it is not known.
+func (h *Handshakes) Add(passive bool, netns uint64, addr netip.Addr, port int, n uint64) {
+	if h.Active == nil {
+		h.Active, h.Passive = map[Target]uint64{}, map[PassiveKey]uint64{}
+	}
+	switch {
+	case !addr.IsValid():
+		h.Unnamed += n
+	case passive:
+		h.Passive[PassiveKey{netns, port}] += n
+	default:
+		h.Active[Target{netns, addr, port}] += n
+	}
+}
+
 // PassiveKey names a listening end: the handshakes it completed are found
 // under its port and, for a connection to one of many addresses, that address.
 type PassiveKey struct {

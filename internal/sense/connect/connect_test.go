@@ -44,6 +44,23 @@ func own(t *testing.T, r Result, match func(*observe.Connect) bool) observe.Conn
 	return observe.Connect{}
 }
 
+// callTimes makes n connections to l, one after the other, and closes them.
+func callTimes(t *testing.T, l net.Listener, n int) {
+	t.Helper()
+	for range n {
+		a, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Close()
+		b.Close()
+	}
+}
+
 // TestKnownCalls makes known numbers of calls and expects exactly those.
 func TestKnownCalls(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1", "::1"} {
@@ -55,18 +72,7 @@ func TestKnownCalls(t *testing.T) {
 		defer l.Close()
 		port := l.Addr().(*net.TCPAddr).Port
 		const good = 25
-		for range good {
-			a, err := net.Dial("tcp", l.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := l.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
-			a.Close()
-			b.Close()
-		}
+		callTimes(t, l, good)
 		r, err := w.Read(nil)
 		if err != nil {
 			t.Fatal(err)
@@ -378,18 +384,7 @@ func TestCalledFromSlot(t *testing.T) {
 	}
 	closed.Close()
 	const good, refused = 30, 7
-	for range good {
-		a, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.Close()
-		b.Close()
-	}
+	callTimes(t, l, good)
 	for range refused {
 		if _, err := net.Dial("tcp", closed.Addr().String()); err == nil {
 			t.Fatal("connected to a closed port")
@@ -398,13 +393,9 @@ func TestCalledFromSlot(t *testing.T) {
 	if err := sub.End(); err != nil {
 		t.Fatal(err)
 	}
-	completed := &Handshakes{Active: map[Target]uint64{}, Passive: map[PassiveKey]uint64{}}
+	completed := &Handshakes{}
 	for _, c := range sub.Opened() {
-		if c.Side == observe.Called {
-			completed.Active[Target{c.NetNS, c.Addr, int(c.Port)}] += c.Connections
-		} else {
-			completed.Passive[PassiveKey{c.NetNS, int(c.Port)}] += c.Connections
-		}
+		completed.Add(c.Side == observe.Served, c.NetNS, c.Addr, int(c.Port), c.Connections)
 	}
 	want, err := alone.Read(nil)
 	if err != nil {
