@@ -42,6 +42,8 @@ type Observation struct {
 	Containers []Container `json:"containers,omitempty"`
 	OOMKills   []OOMKill   `json:"oom_kills,omitempty"`
 	Heaps      []Heap      `json:"heaps,omitempty"`
+	// Kubernetes is nil where this host is no node, or nobody answered for it.
+	Kubernetes *Kubernetes `json:"kubernetes,omitempty"`
 	// CallErrors are system calls that failed for lack of something, while they
 	// were watched: for ErrorSeconds of the window.
 	CallErrors   []CallError  `json:"call_errors,omitempty"`
@@ -148,6 +150,8 @@ const (
 	KindPath      Kind = "path"       // netlink: devices, queueing disciplines, neighbours, routes
 	KindFirewall  Kind = "firewall"   // netlink: rules of nftables and iptables
 	KindRequests  Kind = "requests"   // BPF: every request of every TCP connection, with its ledger
+	// KindKubernetes is pods and what belongs to them: container runtime, kubelet, API server.
+	KindKubernetes Kind = "kubernetes"
 )
 
 // Kinds lists all kinds of reading.
@@ -158,7 +162,7 @@ func Kinds() []Kind {
 		KindDNS, KindUDP, KindErrors, KindFiles, KindProfile, KindKernelLog,
 		KindNginx, KindPHPFPM, KindDatabases, KindEngines, KindApache, KindHAProxy,
 		KindUWSGI, KindGunicorn, KindPgBouncer, KindTomcat, KindWaits, KindDrops, KindPath,
-		KindFirewall, KindRequests,
+		KindFirewall, KindRequests, KindKubernetes,
 	}
 }
 

@@ -1,0 +1,193 @@
+package observe
+
+// Workload is who answers or asks in Kubernetes, at one time: the pod and what it
+// belongs to. It can be compared; the zero Workload is nobody's. Every name is what
+// Kubernetes calls it, clipped and printable.
+type Workload struct {
+	Namespace string `json:"namespace,omitempty"`
+	Pod       string `json:"pod,omitempty"`
+	Container string `json:"container,omitempty"` // as the pod's manifest names it; empty for a peer, whose address is the pod's
+	// Kind and Name are of the controller that a user edits: "Deployment" and not its
+	// ReplicaSet, "CronJob" and not its Job. "Pod" for a pod that nothing controls,
+	// "Service" where an address is that of a service.
+	Kind string `json:"kind,omitempty"`
+	Name string `json:"name,omitempty"`
+	Node string `json:"node,omitempty"`
+	Zone string `json:"zone,omitempty"` // topology.kubernetes.io/zone of the node
+}
+
+// Kubernetes is what this node's runtime, kubelet and API server said of the pods that
+// matter in the window: pods of this node with a process of interest, and those that
+// ended in the last quarter of an hour. Times are seconds from the beginning of the
+// window, negative before it.
+type Kubernetes struct {
+	Node        KubeNode         `json:"node,omitzero"`
+	Pods        []Pod            `json:"pods,omitempty"`
+	Services    []KubeService    `json:"services,omitempty"`    // that pods of this node serve, or call
+	Autoscalers []KubeAutoscaler `json:"autoscalers,omitempty"` // of workloads of these pods
+	Events      []KubeEvent      `json:"events,omitempty"`      // about these pods and this node, oldest first
+	// Sources are who was asked, in the order "cri", "kubelet", "api".
+	Sources []KubeSource `json:"sources,omitempty"`
+}
+
+// KubeSource is one that was asked, and why it did not answer.
+type KubeSource struct {
+	Name  string `json:"name"` // "cri", "kubelet", "api"
+	Where string `json:"where,omitempty"`
+	Error string `json:"error,omitempty"` // one line; empty when it answered
+}
+
+// KubeNode is the node that slowray runs on (core/v1 Node).
+type KubeNode struct {
+	Name string `json:"name,omitempty"`
+	Zone string `json:"zone,omitempty"`
+	// Pressure are the conditions that hold: "MemoryPressure", "DiskPressure",
+	// "PIDPressure", "NotReady".
+	Pressure       []string `json:"pressure,omitempty"`
+	AllocatableCPU float64  `json:"allocatable_cpus,omitempty"`
+	AllocatableMem uint64   `json:"allocatable_memory_bytes,omitempty"`
+}
+
+// Pod is one pod of this node (core/v1 Pod).
+type Pod struct {
+	UID       string `json:"uid"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Kind and Owner are as Kind and Name of Workload.
+	Kind        string   `json:"kind,omitempty"`
+	Owner       string   `json:"owner,omitempty"`
+	IPs         []string `json:"ips,omitempty"`
+	HostNetwork bool     `json:"host_network,omitempty"`
+	Phase       string   `json:"phase,omitempty"` // "Pending", "Running", "Succeeded", "Failed"
+	QoS         string   `json:"qos,omitempty"`   // "Guaranteed", "Burstable", "BestEffort"
+	Ready       bool     `json:"ready,omitempty"`
+	ReadySince  float64  `json:"ready_since,omitempty"` // when Ready last changed
+	CreatedAt   float64  `json:"created_at,omitempty"`
+	// DeletedAt is when it was asked to end; 0 when nobody asked. It may serve until
+	// GraceSeconds later.
+	DeletedAt    float64        `json:"deleted_at,omitempty"`
+	GraceSeconds int64          `json:"grace_seconds,omitempty"`
+	Containers   []PodContainer `json:"containers,omitempty"`
+	Volumes      []PodVolume    `json:"volumes,omitempty"`
+	// NDots and DNSPolicy are of its spec; NDots is 0 where the spec says nothing.
+	NDots     int    `json:"ndots,omitempty"`
+	DNSPolicy string `json:"dns_policy,omitempty"`
+}
+
+// PodContainer is one container of a pod, by its spec and its status.
+type PodContainer struct {
+	Name     string  `json:"name"`
+	ID       string  `json:"id,omitempty"` // shortened to 12, as in Process.Container
+	Image    string  `json:"image,omitempty"`
+	ImageID  string  `json:"image_id,omitempty"`
+	Init     bool    `json:"init,omitempty"`
+	Ready    bool    `json:"ready,omitempty"`
+	State    string  `json:"state,omitempty"`  // "waiting", "running", "terminated"
+	Reason   string  `json:"reason,omitempty"` // of the state: "CrashLoopBackOff", "ImagePullBackOff"
+	Started  float64 `json:"started_at,omitempty"`
+	Restarts int     `json:"restarts,omitempty"`
+	// Last is how it ended the last time; the zero value when it never did.
+	Last PodExit `json:"last_exit,omitzero"`
+
+	// 0 = not set in the manifest.
+	CPURequest    float64 `json:"cpu_request,omitempty"`
+	CPULimit      float64 `json:"cpu_limit,omitempty"`
+	MemoryRequest uint64  `json:"memory_request_bytes,omitempty"`
+	MemoryLimit   uint64  `json:"memory_limit_bytes,omitempty"`
+
+	Liveness  *Probe `json:"liveness,omitempty"`
+	Readiness *Probe `json:"readiness,omitempty"`
+	Startup   *Probe `json:"startup,omitempty"`
+	PreStop   bool   `json:"pre_stop,omitempty"` // it has a preStop hook
+}
+
+// PodExit is how a container ended.
+type PodExit struct {
+	Reason   string  `json:"reason,omitempty"` // "OOMKilled", "Error", "Completed"
+	ExitCode int     `json:"exit_code,omitempty"`
+	Signal   int     `json:"signal,omitempty"`
+	At       float64 `json:"at,omitempty"`
+}
+
+// Probe is how the kubelet asks a container, with the defaults filled in.
+type Probe struct {
+	Kind             string `json:"kind"` // "http", "tcp", "exec", "grpc"
+	Path             string `json:"path,omitempty"`
+	Port             int    `json:"port,omitempty"` // 0 for exec, or where a name could not be resolved
+	DelaySeconds     int    `json:"delay_seconds,omitempty"`
+	TimeoutSeconds   int    `json:"timeout_seconds"`
+	PeriodSeconds    int    `json:"period_seconds"`
+	FailureThreshold int    `json:"failure_threshold"`
+}
+
+// PodVolume is a volume that is a claim, and where it is mounted.
+type PodVolume struct {
+	Name      string `json:"name"`
+	Claim     string `json:"claim"`
+	Container string `json:"container,omitempty"`
+	Path      string `json:"path,omitempty"`   // in the container
+	Device    string `json:"device,omitempty"` // major:minor of what is mounted there, where it could be seen
+}
+
+// KubeService is a service and what stands behind it (core/v1 Service,
+// discovery.k8s.io/v1 EndpointSlice).
+type KubeService struct {
+	Namespace string            `json:"namespace"`
+	Name      string            `json:"name"`
+	IPs       []string          `json:"ips,omitempty"`
+	Ports     []KubeServicePort `json:"ports,omitempty"`
+	// Selects is whether it has a selector: without one somebody else writes its endpoints.
+	Selects   bool           `json:"selects,omitempty"`
+	Endpoints []KubeEndpoint `json:"endpoints,omitempty"`
+	// EndpointsKnown says that Endpoints was read, so that none means none.
+	EndpointsKnown bool `json:"endpoints_known,omitempty"`
+}
+
+// KubeServicePort is one port of a service.
+type KubeServicePort struct {
+	Name     string `json:"name,omitempty"`
+	Protocol string `json:"protocol,omitempty"`
+	Port     int    `json:"port"`
+	Target   string `json:"target,omitempty"` // number or name
+	NodePort int    `json:"node_port,omitempty"`
+}
+
+// KubeEndpoint is one address behind a service.
+type KubeEndpoint struct {
+	Address     string `json:"address"`
+	Port        int    `json:"port,omitempty"`
+	Pod         string `json:"pod,omitempty"`
+	Node        string `json:"node,omitempty"`
+	Ready       bool   `json:"ready,omitempty"`
+	Serving     bool   `json:"serving,omitempty"`
+	Terminating bool   `json:"terminating,omitempty"`
+}
+
+// KubeAutoscaler is a HorizontalPodAutoscaler (autoscaling/v2).
+type KubeAutoscaler struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Kind      string `json:"kind"` // of what it scales
+	Target    string `json:"target"`
+	Min       int    `json:"min"`
+	Max       int    `json:"max"`
+	Current   int    `json:"current"`
+	Desired   int    `json:"desired"`
+	// StabilizeDownSeconds is behavior.scaleDown.stabilizationWindowSeconds; -1 where it
+	// is not set, which means 300.
+	StabilizeDownSeconds int `json:"stabilize_down_seconds"`
+}
+
+// KubeEvent is one event (core/v1 or events.k8s.io/v1), counted.
+type KubeEvent struct {
+	At        float64 `json:"at"`              // the last time
+	First     float64 `json:"first,omitempty"` // the first time, where it was counted
+	Count     int     `json:"count,omitempty"`
+	Warning   bool    `json:"warning,omitempty"`
+	Reason    string  `json:"reason"` // "Unhealthy", "Killing", "BackOff", "Pulled", "SuccessfulRescale"
+	Kind      string  `json:"kind"`   // of the object: "Pod", "Node", "HorizontalPodAutoscaler"
+	Namespace string  `json:"namespace,omitempty"`
+	Name      string  `json:"name"`
+	Container string  `json:"container,omitempty"` // of the object's fieldPath
+	Message   string  `json:"message,omitempty"`   // one line, at most 512 bytes
+}
