@@ -20,10 +20,23 @@ type sentence struct {
 // leastLetters is how many letters a sentence needs to be known by.
 const leastLetters = 4
 
-// parse reads a catalogue: the English on one line, the translation on the next, after a
-// tab; {1}, {2}… are places for names, figures and other sentences. # begins a comment.
+// parse reads a catalogue of sentences.
 func parse(text string) ([]sentence, error) {
 	var all []sentence
+	err := entries(text, func(english, translation string) error {
+		s, err := newSentence(english, translation)
+		all = append(all, s)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// entries reads a catalogue: the English on one line, the translation on the next, after a
+// tab; {1}, {2}… are places for names, figures and other sentences. # begins a comment.
+func entries(text string, add func(english, translation string) error) error {
 	seen := map[string]bool{}
 	english := ""
 	n := 0
@@ -34,25 +47,24 @@ func parse(text string) ([]sentence, error) {
 		switch {
 		case line == "" || line[0] == '#':
 		case indented && english == "":
-			return nil, fmt.Errorf("catalogue, line %d: a translation of nothing", n)
+			return fmt.Errorf("catalogue, line %d: a translation of nothing", n)
 		case indented:
-			s, err := newSentence(english, translation)
-			if err != nil {
-				return nil, fmt.Errorf("catalogue, line %d: %w", n, err)
+			if err := add(english, translation); err != nil {
+				return fmt.Errorf("catalogue, line %d: %w", n, err)
 			}
-			all, english = append(all, s), ""
+			english = ""
 		case english != "":
-			return nil, fmt.Errorf("catalogue, line %d: %q has no translation", n, english)
+			return fmt.Errorf("catalogue, line %d: %q has no translation", n, english)
 		case seen[line]:
-			return nil, fmt.Errorf("catalogue, line %d: %q is there twice", n, line)
+			return fmt.Errorf("catalogue, line %d: %q is there twice", n, line)
 		default:
 			english, seen[line] = line, true
 		}
 	}
 	if english != "" {
-		return nil, fmt.Errorf("catalogue, line %d: %q has no translation", n, english)
+		return fmt.Errorf("catalogue, line %d: %q has no translation", n, english)
 	}
-	return all, nil
+	return nil
 }
 
 func newSentence(english, translation string) (sentence, error) {

@@ -43,7 +43,7 @@ func (a *answer) write(w http.ResponseWriter, r *http.Request, turn *turn) {
 			writeError(w, http.StatusInternalServerError, "the answer cannot be written: "+err.Error())
 			return
 		}
-		body, kind = append(harmless(text), '\n'), typeJSON
+		body, kind = append(harmless(translated(text, r.URL.Query().Get("lang"))), '\n'), typeJSON
 	}
 	h := w.Header()
 	h.Add("Vary", "Accept-Encoding")

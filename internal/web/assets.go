@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/slowray/slowray/internal/language"
 	"github.com/slowray/slowray/internal/web/page"
 )
 
@@ -48,26 +50,37 @@ func newAssets(index string) (assets, error) {
 		if err != nil {
 			return err
 		}
-		sum := sha256.Sum256(body)
-		a := asset{kind: kind, body: body, tag: `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
-		var b bytes.Buffer
-		z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
-		z.Write(body)
-		z.Close()
-		if b.Len() < len(body)*9/10 {
-			a.packed = b.Bytes()
-		}
 		if name == index {
-			all["/"] = a
-		} else {
-			all["/"+name] = a
+			name = ""
 		}
+		all["/"+name] = newAsset(kind, body)
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
+	pages, err := language.Pages()
+	for name, words := range pages {
+		body, _ := json.Marshal(words)
+		all["/assets/"+name+".json"] = newAsset(assetTypes[".json"], body)
+	}
 	if _, ok := all["/"]; !ok && err == nil {
 		err = errors.New("the page has no " + index)
 	}
 	return all, err
+}
+
+func newAsset(kind string, body []byte) asset {
+	sum := sha256.Sum256(body)
+	a := asset{kind: kind, body: body, tag: `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
+	var b bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	z.Write(body)
+	z.Close()
+	if b.Len() < len(body)*9/10 {
+		a.packed = b.Bytes()
+	}
+	return a
 }
 
 // ServeHTTP sends a file. It is kept by browsers, which ask each time whether it

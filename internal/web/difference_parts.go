@@ -22,7 +22,7 @@ func (c *comparedJSON) parts() []*differenceRow {
 			continue
 		}
 		r := c.row(byPart, name, unitUS, in/1e3, out/1e3)
-		text := fmt.Sprintf("%s: %s a request, %s outside%s", name, span(in), span(out), times(in, out))
+		text := fmt.Sprintf("%s: %s a request, %s outside%s", observe.PartName(name), span(in), span(out), times(in, out))
 		if math.Abs(added) >= leastChange*scale {
 			r.Explains = figure(d / added)
 			switch {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/slowray/slowray/internal/language"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/store"
 )
@@ -168,7 +169,7 @@ func (q *query) parseChoices(v url.Values) error {
 		name    string
 		allowed []string
 	}{
-		{"sort", []string{"", "slow", "time"}}, {"kind", []string{"", "cpu", "off"}}, {"format", []string{"", "json", "csv"}},
+		{"lang", append([]string{""}, language.Names()...)}, {"sort", []string{"", "slow", "time"}}, {"kind", []string{"", "cpu", "off"}}, {"format", []string{"", "json", "csv"}},
 		{"side", []string{"", observe.Served.String(), observe.Called.String()}}, {"value", []string{"", "cpu", "off-cpu", "runnable", "samples"}}, {"roots", []string{"", "comm", "process", "thread"}},
 	} {
 		if text := v.Get(c.name); !slices.Contains(c.allowed, text) {

@@ -7,12 +7,14 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/slowray/slowray/internal/language"
 	"github.com/slowray/slowray/internal/web/page"
 )
 
@@ -23,7 +25,22 @@ type mock struct {
 	instead map[string]any
 	stopped int64 // s that have passed since the end of the story
 	asked   chan string
+	marks   bool // what is the catalogue's stands in ⟦⟧, and what this answers in ⟪⟫
 }
+
+func (m *mock) words(words map[string]string) map[string]string {
+	if !m.marks {
+		return words
+	}
+	marked := map[string]string{}
+	for english, text := range words {
+		marked[english] = "⟦" + text + "⟧"
+	}
+	return marked
+}
+
+// prose is a sentence of an answer, and no name.
+var prose = regexp.MustCompile(`"((?:[^"\\]|\\.)* (?:[^"\\]|\\.)*)"`)
 
 // stop lets time pass in which nothing comes.
 func (m *mock) stop(seconds int64) {
@@ -47,6 +64,13 @@ func (m *mock) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		b, _ := fs.ReadFile(page.Files, "index.html")
 		w.Write(b)
+	case p == "/assets/zh.json":
+		pages, err := language.Pages()
+		if err != nil {
+			panic(err)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(m.words(pages["zh"]))
 	case strings.HasPrefix(p, "/assets/"):
 		b, err := fs.ReadFile(page.Files, p[1:])
 		if err != nil {
@@ -88,7 +112,15 @@ func (m *mock) answer(w http.ResponseWriter, r *http.Request) {
 			status["now"] = noon + stopped
 		}
 	}
-	json.NewEncoder(w).Encode(answer)
+	if !m.marks {
+		json.NewEncoder(w).Encode(answer)
+		return
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		panic(err)
+	}
+	w.Write(prose.ReplaceAll(text, []byte(`"⟪$1⟫"`)))
 }
 
 func number(r *http.Request, name string, otherwise int64) int64 {

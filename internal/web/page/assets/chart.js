@@ -1,5 +1,6 @@
 // Charts over time, as SVG. Charts with one Link share cursor and selection.
 
+import { say } from "./language.js";
 import { h, s, fill } from "./dom.js";
 import { ticks, logTicks } from "./figure.js";
 import { timeTicks, clock, span } from "./clock.js";
@@ -32,7 +33,7 @@ export class Plot {
   constructor(link, label, height) {
     Object.assign(this, { link, label, height, from: 0, to: 1, step: 1, wide: 600 });
     this.svg = s("svg", { "aria-hidden": "true" });
-    this.box = h("div", { class: "plot", tabindex: "0", role: "slider", "aria-label": `${label}: arrow keys move, with Shift they select, Enter looks closer, Escape leaves, S saves`, "aria-valuemin": "0", "aria-valuemax": "1" }, this.svg);
+    this.box = h("div", { class: "plot", tabindex: "0", role: "slider", "aria-label": say`${label}: arrow keys move, with Shift they select, Enter looks closer, Escape leaves, S saves`, "aria-valuemin": "0", "aria-valuemax": "1" }, this.svg);
     link.charts.push(this);
     this.hand();
     this.seen = new ResizeObserver(() => {
@@ -174,7 +175,7 @@ export class Chart extends Plot {
     this.tools = h("span", { class: "tools" });
     this.note = h("small", {}, note || "");
     this.element = h("figure", { class: "chart" }, h("figcaption", {}, h("b", {}, title), this.note, h("span", { class: "grow" }), this.tools,
-      this.saves([["Picture (PNG)", () => savePNG(this.svg, title, this.shown)], ["Drawing (SVG)", () => saveSVG(this.svg, title, this.shown)], ["Table (CSV)", () => this.csv()]])), this.legend, this.box);
+      this.saves([[say`Picture (PNG)`, () => savePNG(this.svg, title, this.shown)], [say`Drawing (SVG)`, () => saveSVG(this.svg, title, this.shown)], [say`Table (CSV)`, () => this.csv()]])), this.legend, this.box);
   }
 
   // set shows values: {from, to, step, t, values: {key: []}, findings}.
@@ -212,9 +213,9 @@ export class Chart extends Plot {
       return `${x.name} ${this.format(v)}`;
     });
     const old = t === null && i >= 0 && this.t[i] + 3 * this.step < this.to;
-    this.since.textContent = old ? `at ${clock(this.t[i])}, the latest` : "";
+    this.since.textContent = old ? say`at ${clock(this.t[i])}, the latest` : "";
     this.box.setAttribute("aria-valuenow", Math.round(t ?? this.to));
-    this.box.setAttribute("aria-valuetext", `${t !== null ? clock(t) : old ? this.since.textContent : "latest"}: ${said.join(", ") || "nothing"}`);
+    this.box.setAttribute("aria-valuetext", `${t !== null ? clock(t) : old ? this.since.textContent : say`latest`}: ${said.join(", ") || say`nothing`}`);
   }
 
   draw() {
@@ -235,7 +236,7 @@ export class Chart extends Plot {
     const drawn = this.stack ? layers.map(([x, up, down]) => s("path", { class: "layer", fill: x.hatch ? "url(#hatch)" : x.color, d: area(px, up, down, y) }))
       : layers.map(([x, v]) => [x.area ? s("path", { class: "area", fill: x.color, d: area(px, v, null, y) }) : null,
         s("path", { class: "line", stroke: x.color, "stroke-dasharray": x.dash || "none", d: line(px, v, y) })]);
-    fill(this.svg, axis, scale, this.bands, drawn, some ? null : s("text", { class: "none", x: (this.wide + left) / 2, y: low / 2 + 4, "text-anchor": "middle" }, this.nothing || "nothing was measured here"), over);
+    fill(this.svg, axis, scale, this.bands, drawn, some ? null : s("text", { class: "none", x: (this.wide + left) / 2, y: low / 2 + 4, "text-anchor": "middle" }, this.nothing || say`nothing was measured here`), over);
     this.mark();
     this.point();
   }

@@ -1,6 +1,8 @@
 // Time as people read it, of day or before now; where the host's clock, not this
 // computer's, is "now".
 
+import { say } from "./language.js";
+
 let offset = 0; // s, the host's clock less this one's
 let relative = false;
 
@@ -21,8 +23,8 @@ export function clock(t, fine = 0) {
 
 export function ago(t) {
   const s = now() - t;
-  if (s < -1) return `in ${span(-s)}`;
-  return s < 2 ? "now" : `${span(s)} ago`;
+  if (s < -1) return say`in ${span(-s)}`;
+  return s < 2 ? say`now` : say`${span(s)} ago`;
 }
 
 // span is a length of time in words, of one or two units.
@@ -31,7 +33,7 @@ export function span(s) {
   if (s < 120) return `${Math.round(s)} s`;
   if (s < 7200) return `${Math.round(s / 60)} min`;
   if (s < 172800) return `${Math.floor(s / 3600)} h${Math.round(s / 60) % 60 ? ` ${Math.round(s / 60) % 60} min` : ""}`;
-  return `${Math.round(s / 86400)} days`;
+  return say`${Math.round(s / 86400)} days`;
 }
 
 // moment is a time in the way that is chosen; title the other way.
@@ -40,7 +42,7 @@ export const other = (t, fine = 0) => relative ? clock(t, fine) : ago(t);
 
 // between is a range: "11:40:00 – 11:55:00 (15 min)".
 export function between(from, to) {
-  if (relative) return `${ago(from)} to ${ago(to)}`;
+  if (relative) return say`${ago(from)} to ${ago(to)}`;
   return `${clock(from)} – ${clock(to)} (${span(to - from)})`;
 }
 
@@ -51,7 +53,7 @@ export function timeTicks(from, to, n) {
   const step = steps.find((x) => (to - from) / x <= n) || steps.at(-1) * Math.ceil((to - from) / steps.at(-1) / n);
   const list = [];
   if (relative) {
-    for (let k = Math.ceil((now() - to) / step); now() - k * step >= from; k++) list.push([now() - k * step, k === 0 ? "now" : `−${span(k * step)}`]);
+    for (let k = Math.ceil((now() - to) / step); now() - k * step >= from; k++) list.push([now() - k * step, k === 0 ? say`now` : `−${span(k * step)}`]);
     return list.reverse();
   }
   const zone = new Date(from * 1000).getTimezoneOffset() * 60;

@@ -1,5 +1,7 @@
 // Elements. Text from the host is only ever set as text: nothing here takes markup.
 
+import { say } from "./language.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 // h makes an element. props: on (listeners), css (properties, set through the
@@ -118,11 +120,11 @@ export const empty = (what, ...todo) => h("div", { class: "empty" }, h("p", {}, 
 
 // quiet says what to do where no request is in the time that is shown.
 export function quiet(app) {
-  const { status, range } = app, span = status?.span, all = span && h("a", { class: "act", href: app.address({ from: Math.floor(span.from), to: Math.ceil(span.to), last: null, sel: null }) }, "Show all that is stored");
-  if (!span && status?.recording === false) return empty("This history is empty.", "Record one: ", h("code", {}, "slowray record"), ", and open the address that it prints.");
-  if (!span) return empty("Nothing is recorded yet.", "Requests of every TCP service on this host appear here by themselves, within seconds: send one, for example with ", h("code", {}, "curl"), ".");
+  const { status, range } = app, span = status?.span, all = span && h("a", { class: "act", href: app.address({ from: Math.floor(span.from), to: Math.ceil(span.to), last: null, sel: null }) }, say`Show all that is stored`);
+  if (!span && status?.recording === false) return empty(say`This history is empty.`, say`Record one: ${h("code", {}, "slowray record")}, and open the address that it prints.`);
+  if (!span) return empty(say`Nothing is recorded yet.`, say`Requests of every TCP service on this host appear here by themselves, within seconds: send one, for example with ${h("code", {}, "curl")}.`);
   const older = span.from < range.from - 1 || span.to > range.to + 60;
-  return empty("No request was seen in this time.", status.recording === false ? "Nobody records into this history now. " : "Requests of every TCP service on this host appear by themselves: send one, or choose a longer time above. With --own-namespace only those of one network namespace are recorded. ", older ? all : null);
+  return empty(say`No request was seen in this time.`, status.recording === false ? say`Nobody records into this history now. ` : say`Requests of every TCP service on this host appear by themselves: send one, or choose a longer time above. With --own-namespace only those of one network namespace are recorded. `, older ? all : null);
 }
 
 let dark = null;

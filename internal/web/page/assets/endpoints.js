@@ -1,5 +1,6 @@
 // The list of endpoints: which there are, and how they do.
 
+import { say } from "./language.js";
 import { h, s, name, steady, empty, tells, clean } from "./dom.js";
 import { count, micros, rate, percent } from "./figure.js";
 import { clock } from "./clock.js";
@@ -10,7 +11,7 @@ import { query } from "./api.js";
 const MOST = 200; // that are listed
 
 export const place = (e) => `${String(e.addr).includes(":") ? `[${clean(e.addr, 60)}]` : clean(e.addr, 60)}:${e.port}`;
-export const who = (e) => e.process?.container_name || e.process?.name || e.process?.unit?.replace(/\.service$/, "") || e.process?.comm || "unknown";
+export const who = (e) => e.process?.container_name || e.process?.name || e.process?.unit?.replace(/\.service$/, "") || e.process?.comm || say`unknown`;
 export const weight = (e) => (e.requests || 0) * mean(e);
 
 // mean is the mean total of an endpoint's requests in µs, from its ledger.
@@ -60,17 +61,17 @@ export const ledgerOf = (e) => Object.fromEntries(Object.entries(e.ledger_us || 
 // about is what a bar shows, in words.
 export function about(ledger) {
   const list = shares(ledger, true), sum = list.reduce((a, x) => a + x.us, 0);
-  return [h("b", {}, "Time breakdown"), h("table", { class: "plain" }, list.map((x) => h("tr", {}, h("td", {}, h("i", { class: "dot", css: { background: x.part.color } }), x.part.name), h("td", { class: "n" }, micros(x.us)), h("td", { class: "n" }, percent(x.us / sum)))))];
+  return [h("b", {}, say`Time breakdown`), h("table", { class: "plain" }, list.map((x) => h("tr", {}, h("td", {}, h("i", { class: "dot", css: { background: x.part.color } }), x.part.name), h("td", { class: "n" }, micros(x.us)), h("td", { class: "n" }, percent(x.us / sum)))))];
 }
 
 export class Endpoints {
   constructor(app) {
     this.app = app;
-    this.find = h("input", { type: "search", placeholder: "Filter endpoints", "aria-label": "Filter endpoints", "data-search": "1", autocomplete: "off", spellcheck: "false", on: { input: () => this.draw() } });
-    this.sort = h("select", { "aria-label": "Order of endpoints", on: { change: () => this.draw() } },
-      [["time", "by time"], ["p99", "by p99"], ["rps", "by rate"], ["errors", "by errors"], ["name", "by name"]].map(([v, t]) => h("option", { value: v }, t)));
+    this.find = h("input", { type: "search", placeholder: say`Filter endpoints`, "aria-label": say`Filter endpoints`, "data-search": "1", autocomplete: "off", spellcheck: "false", on: { input: () => this.draw() } });
+    this.sort = h("select", { "aria-label": say`Order of endpoints`, on: { change: () => this.draw() } },
+      [["time", say`by time`], ["p99", say`by p99`], ["rps", say`by rate`], ["errors", say`by errors`], ["name", say`by name`]].map(([v, t]) => h("option", { value: v }, t)));
     this.list = h("ul", { class: "endpoints", on: { keydown: (e) => this.key(e) } });
-    this.element = h("aside", { class: "side", "aria-label": "Endpoints" }, h("div", { class: "filter" }, this.find, this.sort), this.list);
+    this.element = h("aside", { class: "side", "aria-label": say`Endpoints` }, h("div", { class: "filter" }, this.find, this.sort), this.list);
   }
 
   set(endpoints, sparks, chosen, findings) {
@@ -101,11 +102,11 @@ export class Endpoints {
     const list = (this.endpoints || []).filter((e) => !text || `${e.side} ${e.process?.comm || ""} ${who(e)} ${place(e)}`.toLowerCase().includes(text));
     list.sort(by ? (a, b) => by(a) - by(b) || (a.key < b.key ? -1 : 1) : (a, b) => who(a).localeCompare(who(b)) || a.port - b.port);
     if (!list.length) {
-      steady(this.list, h("li", {}, text ? empty("No endpoint is called so.", "Shorten what is searched for.") : h("p", { class: "soft more" }, "No endpoint in this time.")));
+      steady(this.list, h("li", {}, text ? empty(say`No endpoint is called so.`, say`Shorten what is searched for.`) : h("p", { class: "soft more" }, say`No endpoint in this time.`)));
       return;
     }
-    steady(this.list, list.slice(0, MOST).map((e) => h("li", {}, this.item(e))), list.length > MOST ? h("li", { class: "soft more" }, `${count(list.length - MOST)} more: filter to see them.`) : null,
-      h("li", { class: "soft more" }, h("a", { href: query("api/endpoints", { from: this.app.range.from, to: this.app.range.to, format: "csv" }), download: "" }, "Save this list (CSV)")));
+    steady(this.list, list.slice(0, MOST).map((e) => h("li", {}, this.item(e))), list.length > MOST ? h("li", { class: "soft more" }, say`${count(list.length - MOST)} more: filter to see them.`) : null,
+      h("li", { class: "soft more" }, h("a", { href: query("api/endpoints", { from: this.app.range.from, to: this.app.range.to, format: "csv" }), download: "" }, say`Save this list (CSV)`)));
     this.stop();
   }
 
@@ -113,10 +114,10 @@ export class Endpoints {
     const chosen = e.key === this.chosen, found = (this.findings || []).filter((f) => f.key === e.key && f.role !== "consequence").length, line = this.sparks?.get(e.key);
     const ledger = ledgerOf(e), bar = strip(ledger);
     const row = h("a", { class: "endpoint", href: this.app.address({ ep: e.key }), "data-key": e.key, "aria-current": chosen ? "true" : undefined },
-      h("span", { class: "line" }, h("span", { class: `way ${e.side}`, title: e.side === "served" ? "requests answered on this host" : "requests sent from this host" }, e.side === "served" ? "in" : "out"),
-        name(who(e), "strong"), found ? h("span", { class: "badge", title: "findings on this endpoint" }, count(found)) : null, h("span", { class: "grow" }), line ? spark(line) : null),
-      h("span", { class: "line soft" }, h("bdi", { class: "name mono" }, place(e)), h("span", { class: "grow" }), idle(e, this.app) ? h("span", { title: "no request since then" }, `until ${clock(latest(e, this.app))}`) : h("span", {}, `${rate(pace(e, this.app))}/s`), e.errors > 0 ? h("span", { class: "bad" }, `${count(e.errors)} errors`) : null),
-      h("span", { class: "line figures" }, h("span", {}, "p50 ", h("b", {}, micros(e.total_us?.p50))), h("span", {}, "p99 ", h("b", {}, micros(e.total_us?.p99))), h("span", {}, "server ", h("b", {}, micros(e.server_us?.p99)))),
+      h("span", { class: "line" }, h("span", { class: `way ${e.side}`, title: e.side === "served" ? say`requests answered on this host` : say`requests sent from this host` }, e.side === "served" ? say`in` : say`out`),
+        name(who(e), "strong"), found ? h("span", { class: "badge", title: say`findings on this endpoint` }, count(found)) : null, h("span", { class: "grow" }), line ? spark(line) : null),
+      h("span", { class: "line soft" }, h("bdi", { class: "name mono" }, place(e)), h("span", { class: "grow" }), idle(e, this.app) ? h("span", { title: say`no request since then` }, say`until ${clock(latest(e, this.app))}`) : h("span", {}, `${rate(pace(e, this.app))}/s`), e.errors > 0 ? h("span", { class: "bad" }, say`${count(e.errors)} errors`) : null),
+      h("span", { class: "line figures" }, h("span", {}, "p50 ", h("b", {}, micros(e.total_us?.p50))), h("span", {}, "p99 ", h("b", {}, micros(e.total_us?.p99))), h("span", {}, say`server `, h("b", {}, micros(e.server_us?.p99)))),
       bar);
     tells(bar, () => about(ledger));
     return row;

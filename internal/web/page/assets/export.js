@@ -1,5 +1,6 @@
 // Pictures and tables to keep.
 
+import { say, columns } from "./language.js";
 import { h, button, clean } from "./dom.js";
 
 function save(blob, file) {
@@ -37,7 +38,7 @@ export function picture(svg, title, legend = []) {
   const ground = svg.closest(".chart, .graph"), paper = ground ? getComputedStyle(ground).backgroundColor : body.backgroundColor, marks = [];
   let x = 10, row = 0;
   for (const l of legend) {
-    const wide = clean(l.name, 40).length * 7 + 30;
+    const wide = columns(clean(l.name, 40)) * 7 + 30;
     if (x + wide > w) { x = 10; row++; }
     marks.push([l, x, row]);
     x += wide;
@@ -98,11 +99,11 @@ export function saveJSON(value, title) {
   save(new Blob([JSON.stringify(value, null, 1)], { type: "application/json" }), file(title, "json"));
 }
 
-const file = (title, end) => `slowray-${title.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 60) || "view"}.${end}`;
+const file = (title, end) => `slowray-${title.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-+|-+$/g, "").slice(0, 60) || "view"}.${end}`;
 
 // menu offers to save something: a list of [what it is called, how].
 export function menu(of, list) {
-  const box = h("details", { class: "menu" }, h("summary", { "aria-label": `Save ${clean(of, 60)}` }, "Save"));
+  const box = h("details", { class: "menu" }, h("summary", { "aria-label": say`Save ${clean(of, 60)}` }, say`Save`));
   box.append(h("div", {}, list.map(([text, how]) => typeof how === "string"
     ? h("a", { href: how, download: "", on: { click: () => { box.open = false; } } }, text)
     : button(text, () => { box.open = false; how(); }))));

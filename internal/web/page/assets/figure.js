@@ -1,5 +1,7 @@
 // Numbers as people read them. null and NaN are "–": nothing was measured.
 
+import { say, counted } from "./language.js";
+
 const known = (x) => x !== null && x !== undefined && !Number.isNaN(x);
 
 export const count = (n) => known(n) ? String(Math.round(n)).replace(/\B(?=(\d{3})+$)/g, ",") : "–";
@@ -26,14 +28,14 @@ export function percent(share) {
   if (!known(share)) return "–";
   if (share <= 0) return "0 %";
   if (share >= 1) return "100 %";
-  if (share < 0.001) return "under 0.1 %";
-  if (share > 0.999) return "over 99.9 %";
+  if (share < 0.001) return say`under 0.1 %`;
+  if (share > 0.999) return say`over 99.9 %`;
   if (share < 0.0995) return `${(share * 100).toFixed(1)} %`;
   return share > 0.99 ? `${(Math.floor(share * 1000) / 10).toFixed(1)} %` : `${(share * 100).toFixed(0)} %`;
 }
 
 // small is percent where there is little room.
-export const small = (share) => percent(share).replace("under ", "<").replace("over ", ">");
+export const small = (share) => share > 0 && share < 0.001 ? "<0.1 %" : share > 0.999 && share < 1 ? ">99.9 %" : percent(share);
 
 // rate writes a number per second.
 export function rate(n) {
@@ -52,10 +54,10 @@ export function bytes(n) {
 
 // times compares two numbers in words.
 export function times(inside, outside) {
-  if (!(outside > 0)) return inside > 0 ? "only here" : "";
+  if (!(outside > 0)) return inside > 0 ? say`only here` : "";
   const r = inside / outside;
-  if (r >= 1.05) return `${r >= 10 ? count(r) : Number(r.toPrecision(2))} times`;
-  return r <= 0.95 ? `down to ${percent(r)}` : "the same";
+  if (r >= 1.05) return say`${r >= 10 ? count(r) : Number(r.toPrecision(2))} times`;
+  return r <= 0.95 ? say`down to ${percent(r)}` : say`the same`;
 }
 
 // number writes a figure of an evidence: four significant digits, no exponent.
@@ -68,9 +70,9 @@ function number(x) {
 // evidence writes what was found, of which limit, in its unit, as internal/figure does.
 export function evidence(value, limit, unit = "") {
   const one = (v) => typeof v === "number" ? number(v) : typeof v === "string" ? v : JSON.stringify(v), some = limit !== undefined && limit !== null && limit !== "";
-  if (/^share( |$)/.test(unit) && value >= 0 && value <= 1) return `${percent(value)}${some && limit !== 1 ? ` of ${percent(limit)}` : ""}${unit.slice(5)}`;
+  if (/^share( |$)/.test(unit) && value >= 0 && value <= 1) return `${percent(value)}${some && limit !== 1 ? say` of ${percent(limit)}` : ""}${unit.slice(5)}`;
   const above = some && Number(value) > Number(limit);
-  return `${one(value)}${some && !above ? ` of ${one(limit)}` : ""}${unit ? ` ${unit}` : ""}${above ? `, limit ${one(limit)}` : ""}`;
+  return `${one(value)}${some && !above ? say` of ${one(limit)}` : ""}${unit ? ` ${unit}` : ""}${above ? say`, limit ${one(limit)}` : ""}`;
 }
 
 // ticks are about n round values from 0 (or low) to high.
@@ -93,4 +95,4 @@ export function logTicks(low, high) {
   return list;
 }
 
-export const plural = (n, one, many = one + "s") => `${count(n)} ${n === 1 ? one : many}`;
+export const plural = (n, one, many = one + "s") => counted(count(n), n === 1 ? one : many, many);

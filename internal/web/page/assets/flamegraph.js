@@ -1,6 +1,7 @@
 // A flame graph on a canvas, root above. The colours by kind of frame are those
 // of internal/flame/page/draw.js.
 
+import { say } from "./language.js";
 import { h, fill, clean, isDark, tip, empty, button } from "./dom.js";
 import { nanos, percent, count } from "./figure.js";
 import { saveCanvas, saveCSV, menu } from "./export.js";
@@ -9,7 +10,7 @@ const colors = {
   kernel: [20, 88, 69], native: [44, 88, 66], go: [187, 58, 62], python: [213, 78, 75], java: [145, 42, 63],
   php: [262, 68, 80], node: [80, 55, 60], ruby: [345, 75, 77], unknown: [215, 8, 76], process: [215, 18, 84], thread: [215, 16, 90],
 };
-const kindNames = { kernel: "kernel", native: "native (C, C++, Rust …)", go: "Go", python: "Python", java: "Java", php: "PHP", node: "Node.js", ruby: "Ruby", unknown: "unknown", process: "process", thread: "thread" };
+const kindNames = { kernel: say`kernel`, native: say`native (C, C++, Rust …)`, go: "Go", python: "Python", java: "Java", php: "PHP", node: "Node.js", ruby: "Ruby", unknown: say`unknown`, process: say`process`, thread: say`thread` };
 const narrowest = 0.6; // pixels: what is less wide is drawn together
 
 function kindColor(kind, name) {
@@ -46,17 +47,17 @@ export function flatten(root) {
 }
 
 export class Flame {
-  constructor({ unit = "nanoseconds", compact = false, compares = false, names = ["before", "after"] } = {}) {
+  constructor({ unit = "nanoseconds", compact = false, compares = false, names = [say`before`, say`after`] } = {}) {
     Object.assign(this, { unit, compares, names, top: 0, picked: -1, rows: [], query: null });
     this.canvas = h("canvas", {});
-    this.box = h("div", { class: "flame-box", tabindex: "0", role: "application", "aria-label": "Flame graph: arrow keys move, Enter zooms, Escape zooms out" }, this.canvas);
+    this.box = h("div", { class: "flame-box", tabindex: "0", role: "application", "aria-label": say`Flame graph: arrow keys move, Enter zooms, Escape zooms out` }, this.canvas);
     this.said = h("p", { class: "flame-said", "aria-live": "polite" });
     this.legend = h("p", { class: "flame-legend" });
-    this.find = h("input", { type: "search", placeholder: "Search functions", "aria-label": "Search functions by regular expression", "data-search": "1", autocomplete: "off", spellcheck: "false", on: { input: () => this.search() } });
+    this.find = h("input", { type: "search", placeholder: say`Search functions`, "aria-label": say`Search functions by regular expression`, "data-search": "1", autocomplete: "off", spellcheck: "false", on: { input: () => this.search() } });
     this.found = h("output", { class: "soft" });
-    this.back = button("Reset zoom", () => this.zoom(0), { class: "act", disabled: true });
+    this.back = button(say`Reset zoom`, () => this.zoom(0), { class: "act", disabled: true });
     this.element = h("div", { class: "flame" }, h("div", { class: "bar" }, this.find, this.found, h("span", { class: "grow" }), this.back,
-      menu("the flame graph", [["Picture (PNG)", () => saveCanvas(this.canvas, "flame graph")], ["Functions (CSV)", () => this.csv()]])), this.box, this.said, this.legend);
+      menu(say`the flame graph`, [[say`Picture (PNG)`, () => saveCanvas(this.canvas, say`flame graph`)], [say`Functions (CSV)`, () => this.csv()]])), this.box, this.said, this.legend);
     this.element.flame = this;
     if (compact) this.element.classList.add("compact");
     this.hand();
@@ -90,7 +91,7 @@ export class Flame {
     if (this.compares) {
       const scale = h("span", { class: "scale", "aria-hidden": "true" });
       for (let d = -1; d <= 1; d += 0.25) scale.append(h("i", { css: { background: changeColor(d) } }));
-      fill(this.legend, h("span", {}, "smaller share", scale, "larger share"), h("span", { class: "soft" }, `from ${this.names[0]} to ${this.names[1]}, each as a share of its own total`));
+      fill(this.legend, h("span", {}, say`smaller share`, scale, say`larger share`), h("span", { class: "soft" }, say`from ${this.names[0]} to ${this.names[1]}, each as a share of its own total`));
       return;
     }
     fill(this.legend, [...sums].sort((a, b) => b[1] - a[1]).map(([k, v]) => h("span", {}, h("i", { class: "dot", css: { background: kindColor(k, "") } }), kindNames[k] || clean(k, 30), " ", h("small", { class: "soft" }, percent(v / tree.value[0])))));
@@ -108,7 +109,7 @@ export class Flame {
       }
     }
     this.hits = null;
-    this.found.textContent = text && !this.query ? "not a regular expression" : "";
+    this.found.textContent = text && !this.query ? say`not a regular expression` : "";
     if (this.query && this.tree) {
       this.hits = this.tree.name.map((n) => this.query.test(n));
       let sum = 0;
@@ -117,7 +118,7 @@ export class Flame {
         const i = todo.pop();
         if (this.hits[i]) sum += this.tree.value[i]; else todo.push(...this.tree.children[i]);
       }
-      this.found.textContent = sum ? `${percent(sum / (this.tree.value[this.top] || 1))} · ${this.amount(sum)}` : "nothing found";
+      this.found.textContent = sum ? `${percent(sum / (this.tree.value[this.top] || 1))} · ${this.amount(sum)}` : say`nothing found`;
     }
     this.layout();
   }
@@ -189,13 +190,13 @@ export class Flame {
     const { tree } = this, list = [];
     if (this.compares) {
       const before = tree.before[i] / (tree.before[0] || 1), after = tree.value[i] / (tree.value[0] || 1), d = (after - before) * 100;
-      list.push(`${this.names[0]}: ${percent(before)} (${this.amount(tree.before[i])})`, `${this.names[1]}: ${percent(after)} (${this.amount(tree.value[i])})`, Math.abs(d) < 0.05 ? "unchanged" : `${d > 0 ? "+" : "−"}${Math.abs(d).toFixed(1)} points`);
-    } else list.push(`${this.amount(tree.value[i])} · ${percent(tree.value[i] / (tree.value[0] || 1))} of all`);
+      list.push(`${this.names[0]}: ${percent(before)} (${this.amount(tree.before[i])})`, `${this.names[1]}: ${percent(after)} (${this.amount(tree.value[i])})`, Math.abs(d) < 0.05 ? say`unchanged` : say`${`${d > 0 ? "+" : "−"}${Math.abs(d).toFixed(1)}`} points`);
+    } else list.push(say`${this.amount(tree.value[i])} · ${percent(tree.value[i] / (tree.value[0] || 1))} of all`);
     return { lines: list, where: [i ? kindNames[tree.kind[i]] || clean(tree.kind[i], 30) : "", clean(tree.where[i], 300)].filter(Boolean).join(" · ") };
   }
 
   tell(i) {
-    if (!this.tree?.value[0]) return fill(this.said, "No stack has time in it here.");
+    if (!this.tree?.value[0]) return fill(this.said, say`No stack has time in it here.`);
     const x = this.lines(i);
     fill(this.said, h("b", { class: "mono" }, clean(this.tree.name[i], 300)), ` ${x.lines.join(" · ")}${x.where ? ` · ${x.where}` : ""}`);
   }
@@ -270,4 +271,4 @@ export class Flame {
   }
 }
 
-export const nothing = (because) => empty(because || "No stack was recorded in this time.", "Stacks are recorded all the time at a low rate; choose a longer time, or record now: slowray flame -o flame.html");
+export const nothing = (because) => empty(because || say`No stack was recorded in this time.`, say`Stacks are recorded all the time at a low rate; choose a longer time, or record now: slowray flame -o flame.html`);

@@ -1,5 +1,6 @@
 // The page of a fleet: one view, whose time and chosen program are in the address.
 
+import { say, languageButton } from "./language.js";
 import { $, h, fill, steady, once, button, setTheme, isDark, clean, tip } from "./dom.js";
 import { read, go, listen } from "./route.js";
 import { ask } from "./api.js";
@@ -10,8 +11,8 @@ import { serviceMap } from "./fleetmap.js";
 import { whyList, tables } from "./fleetrows.js";
 
 const EVERY = 10000, LAST = 900; // ms between two looks while live; s
-const sections = [["why", "What is wrong"], ["map", "Map"], ["services", "Services"], ["hosts", "Hosts"]];
-const keyList = [["1 … 4", "sections"], ["/", "filter services and hosts"], ["[ ]", "earlier, later"], ["+ −", "closer, wider"], ["L", "pause, go on"], ["T", "light or dark"], ["C", "time of day, or before now"], ["Enter", "on a program: show who calls it"], ["Esc", "choose none, leave this help"]];
+const sections = [["why", say`What is wrong`], ["map", say`Map`], ["services", say`Services`], ["hosts", say`Hosts`]];
+const keyList = [["1 … 4", say`sections`], ["/", say`filter services and hosts`], ["[ ]", say`earlier, later`], ["+ −", say`closer, wider`], ["L", say`pause, go on`], ["T", say`light or dark`], ["C", say`time of day, or before now`], ["Enter", say`on a program: show who calls it`], ["Esc", say`choose none, leave this help`]];
 
 const app = { route: read(), status: {}, range: null, presets: [300, LAST, 3600, 6 * 3600, 86400], go };
 const why = whyList(), map = serviceMap(choose), rows = tables((id) => { choose(id); jump("map"); });
@@ -75,7 +76,7 @@ async function load() {
   } catch (e) {
     if (e.name === "AbortError" || my !== turn) return;
     notice(e);
-    if (!data) fill($("main"), h("p", { class: "wait" }, "Nothing can be shown."));
+    if (!data) fill($("main"), h("p", { class: "wait" }, say`Nothing can be shown.`));
     if (!e.status && !("message" in e && e.name === "Error")) console.error(e);
   }
   document.documentElement.dataset.ready = String(my);
@@ -100,8 +101,8 @@ function show() {
   map.show(data.map, data.why.causes, app.route.service);
   rows.show(data, app.route.service);
   const n = data.why.causes.length + data.why.alone.length;
-  document.title = `${n ? `▲ ${n} · ` : ""}Fleet · slowray`;
-  fill($("host"), h("b", {}, plural(data.fleet.hosts, "host")), h("small", {}, [data.fleet.silent ? `${data.fleet.silent} silent` : "", plural(data.fleet.endpoints, "endpoint")].filter(Boolean).join(" · ")));
+  document.title = say`${n ? `▲ ${n} · ` : ""}Fleet · slowray`;
+  fill($("host"), h("b", {}, plural(data.fleet.hosts, "host")), h("small", {}, [data.fleet.silent ? say`${data.fleet.silent} silent` : "", plural(data.fleet.endpoints, "endpoint")].filter(Boolean).join(" · ")));
   fill($("foot"), h("span", {}, between(data.from, data.to)), h("span", { class: "grow" }), h("span", {}, clean(data.version, 40)));
   tip.tidy();
 }
@@ -109,13 +110,13 @@ function show() {
 function notice(e) {
   const at = $("notice");
   at.hidden = !e;
-  if (e) fill(at, h("span", {}, clean(e.message || e, 300)), button("Try again", () => load()));
+  if (e) fill(at, h("span", {}, clean(e.message || e, 300)), button(say`Try again`, () => load()));
 }
 
 function head() {
   const { range } = app, live = range.live && !paused;
   when(app);
-  const text = live ? "Live" : paused && range.live ? "Paused" : "Held";
+  const text = live ? say`Live` : paused && range.live ? say`Paused` : say`Held`;
   once($("state"), [text, live], () => steady($("state"), button([h("i", { class: `lamp ${live ? "on" : ""}` }), text], () => {
     if (!app.range.live) {
       paused = false;
@@ -123,16 +124,16 @@ function head() {
     }
     paused = !paused;
     load();
-  }, { id: "live", "aria-pressed": String(live), title: live ? "Pause (L)" : range.live ? "Go on (L)" : "Back to now (L)" })));
+  }, { id: "live", "aria-pressed": String(live), title: live ? say`Pause (L)` : range.live ? say`Go on (L)` : say`Back to now (L)` })));
   if ($("knobs").childElementCount) return;
-  fill($("knobs"), button("", clockwise, { id: "clock", title: "Time of day or time before now (C)" }), button(h("i", { class: "theme", "aria-hidden": "true" }), themed, { id: "theme", "aria-label": "Light or dark", title: "Light or dark (T)" }),
-    button("?", helped, { id: "help", "aria-label": "Help and keys", title: "Help and keys (?)" }));
+  fill($("knobs"), languageButton(button), button("", clockwise, { id: "clock", title: say`Time of day or time before now (C)` }), button(h("i", { class: "theme", "aria-hidden": "true" }), themed, { id: "theme", "aria-label": say`Light or dark`, title: say`Light or dark (T)` }),
+    button("?", helped, { id: "help", "aria-label": say`Help and keys`, title: say`Help and keys (?)` }));
   clockTold();
 }
 
 function clockTold() {
-  $("clock").textContent = isRelative() ? "ago" : "clock";
-  $("clock").setAttribute("aria-label", isRelative() ? "Times are before now; show time of day" : "Times are of day; show time before now");
+  $(say`clock`).textContent = isRelative() ? say`ago` : say`clock`;
+  $("clock").setAttribute("aria-label", isRelative() ? say`Times are before now; show time of day` : say`Times are of day; show time before now`);
 }
 
 function clockwise() {
@@ -158,9 +159,9 @@ function remember(key, value) {
 function helped() {
   if (closeHelp()) return;
   const before = document.activeElement;
-  help = h("dialog", { "aria-label": "Help and keys", on: { close: () => { closeHelp(); before?.focus?.(); }, click: (e) => { if (e.target === help) closeHelp(); } } }, h("h2", {}, "The fleet"),
-    h("p", {}, "What is abnormal, what the abnormal have in common, and where it comes from stands above; then who calls whom, the services and the hosts. All of it is of the time that is chosen above, which is in the address: copy it to show somebody else the same."),
-    h("h2", {}, "Keys"), h("dl", { class: "keys" }, keyList.map(([k, text]) => [h("dt", {}, h("kbd", {}, k)), h("dd", {}, text)])), button("Close", closeHelp, { autofocus: true }));
+  help = h("dialog", { "aria-label": say`Help and keys`, on: { close: () => { closeHelp(); before?.focus?.(); }, click: (e) => { if (e.target === help) closeHelp(); } } }, h("h2", {}, say`The fleet`),
+    h("p", {}, say`What is abnormal, what the abnormal have in common, and where it comes from stands above; then who calls whom, the services and the hosts. All of it is of the time that is chosen above, which is in the address: copy it to show somebody else the same.`),
+    h("h2", {}, say`Keys`), h("dl", { class: "keys" }, keyList.map(([k, text]) => [h("dt", {}, h("kbd", {}, k)), h("dd", {}, text)])), button(say`Close`, closeHelp, { autofocus: true }));
   document.body.append(help);
   help.showModal();
 }

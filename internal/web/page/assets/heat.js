@@ -1,5 +1,6 @@
 // How many requests took how long: over time as a heat map, and together as bars.
 
+import { say } from "./language.js";
 import { h, s, fill, isDark, tip } from "./dom.js";
 import { count, micros } from "./figure.js";
 import { clock } from "./clock.js";
@@ -10,13 +11,13 @@ import { menu, saveCanvas, saveCSV, saveSVG } from "./export.js";
 // the logarithm, so that one slow request among a million is seen.
 export class Heat extends Plot {
   constructor(link, height = 150) {
-    super(link, "Latencies", height);
+    super(link, say`Latencies`, height);
     this.canvas = h("canvas", { class: "heat" });
     this.box.prepend(this.canvas);
     this.svg.classList.add("above");
     this.reading = h("div", { class: "legend" });
-    this.element = h("figure", { class: "chart" }, h("figcaption", {}, h("b", {}, "Latencies"), h("small", {}, "every request, logarithmic"), h("span", { class: "grow" }),
-      this.saves([["Picture (PNG)", () => saveCanvas(this.canvas, "latencies")], ["Table (CSV)", () => this.csv()]])), this.reading, this.box);
+    this.element = h("figure", { class: "chart" }, h("figcaption", {}, h("b", {}, say`Latencies`), h("small", {}, say`every request, logarithmic`), h("span", { class: "grow" }),
+      this.saves([[say`Picture (PNG)`, () => saveCanvas(this.canvas, say`latencies`)], [say`Table (CSV)`, () => this.csv()]])), this.reading, this.box);
   }
 
   set(d) {
@@ -63,7 +64,7 @@ export class Heat extends Plot {
       at = y(j);
       marks.push(s("text", { class: "tick", x: left - 7, y: at + 3.5, "text-anchor": "end" }, micros(us)));
     }
-    fill(this.svg, axis, marks, s("line", { class: "base", x1: left, x2: this.wide - right, y1: low, y2: low }), some ? null : s("text", { class: "none", x: (this.wide + left) / 2, y: low / 2, "text-anchor": "middle" }, "no request was seen here"), over);
+    fill(this.svg, axis, marks, s("line", { class: "base", x1: left, x2: this.wide - right, y1: low, y2: low }), some ? null : s("text", { class: "none", x: (this.wide + left) / 2, y: low / 2, "text-anchor": "middle" }, say`no request was seen here`), over);
     this.mark();
     this.point();
   }
@@ -77,8 +78,8 @@ export class Heat extends Plot {
     (row ? [row] : heat.counts).forEach((r) => r?.forEach((n, j) => { if (n > 0 && j > top) top = j; }));
     const scale = h("span", { class: "scale", "aria-hidden": "true" });
     for (let k = 1; k <= 8; k++) scale.append(h("i", { css: { background: shade(k / 8, isDark()) } }));
-    fill(this.reading, h("span", { class: "key" }, "requests", h("b", {}, count(sum))), h("span", { class: "key" }, "slowest from", h("b", {}, top < 0 ? "–" : micros(heat.us[top]))), h("span", { class: "key" }, "1", scale, count(this.most)));
-    this.box.setAttribute("aria-valuetext", `${t === null ? "all" : clock(t)}: ${count(sum)} requests, slowest from ${top < 0 ? "–" : micros(heat.us[top])}`);
+    fill(this.reading, h("span", { class: "key" }, say`requests`, h("b", {}, count(sum))), h("span", { class: "key" }, say`slowest from`, h("b", {}, top < 0 ? "–" : micros(heat.us[top]))), h("span", { class: "key" }, "1", scale, count(this.most)));
+    this.box.setAttribute("aria-valuetext", say`${t === null ? say`all` : clock(t)}: ${count(sum)} requests, slowest from ${top < 0 ? "–" : micros(heat.us[top])}`);
   }
 
   csv() {
@@ -95,18 +96,18 @@ function shade(part, dark) {
 }
 
 // bars is the histogram of a range.
-export function bars(buckets, title = "How long requests took") {
+export function bars(buckets, title = say`How long requests took`) {
   const list = (buckets || []).slice();
   while (list.length && !list[0].count) list.shift();
   while (list.length && !list.at(-1).count) list.pop();
-  if (!list.length) return h("p", { class: "soft" }, "No request in this range.");
+  if (!list.length) return h("p", { class: "soft" }, say`No request in this range.`);
   const wide = 560, high = 120, low = high - 18, most = Math.max(...list.map((b) => b.count)), one = wide / list.length;
-  const svg = s("svg", { class: "bars", viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": `${title}: most take ${micros(list.find((b) => b.count === most).from_us)}` },
+  const svg = s("svg", { class: "bars", viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": say`${title}: most take ${micros(list.find((b) => b.count === most).from_us)}` },
     list.map((b, i) => {
       const tall = b.count ? Math.max(1.5, Math.log1p(b.count) / Math.log1p(most) * (low - 6)) : 0;
       const bar = s("rect", { class: "bar", x: i * one + 0.5, y: low - tall, width: Math.max(1, one - 1), height: tall });
       const hit = s("rect", { class: "hit", x: i * one, y: 0, width: one, height: low });
-      hit.addEventListener("pointermove", (e) => tip.show(e.clientX, e.clientY, h("b", {}, `${micros(b.from_us)} to ${micros(b.to_us)}`), h("div", {}, `${count(b.count)} requests`)));
+      hit.addEventListener("pointermove", (e) => tip.show(e.clientX, e.clientY, h("b", {}, say`${micros(b.from_us)} to ${micros(b.to_us)}`), h("div", {}, say`${count(b.count)} requests`)));
       hit.addEventListener("pointerleave", tip.hide);
       return [bar, hit];
     }), s("line", { class: "base", x1: 0, x2: wide, y1: low, y2: low }),
@@ -114,6 +115,6 @@ export function bars(buckets, title = "How long requests took") {
       const b = list[Math.min(list.length - 1, Math.round(p * list.length))];
       return s("text", { class: "tick", x: p * wide, y: high - 4, "text-anchor": p === 0 ? "start" : p === 1 ? "end" : "middle" }, micros(p === 1 ? list.at(-1).to_us : b.from_us));
     }));
-  return h("figure", { class: "chart" }, h("figcaption", {}, h("b", {}, title), h("small", {}, "heights are logarithmic"), h("span", { class: "grow" }),
-    menu(title, [["Drawing (SVG)", () => saveSVG(svg, title)], ["Table (CSV)", () => saveCSV(["from_us", "to_us", "requests"], list.map((b) => [b.from_us, b.to_us, b.count]), title)]])), svg);
+  return h("figure", { class: "chart" }, h("figcaption", {}, h("b", {}, title), h("small", {}, say`heights are logarithmic`), h("span", { class: "grow" }),
+    menu(title, [[say`Drawing (SVG)`, () => saveSVG(svg, title)], [say`Table (CSV)`, () => saveCSV(["from_us", "to_us", "requests"], list.map((b) => [b.from_us, b.to_us, b.count]), title)]])), svg);
 }

@@ -1,5 +1,6 @@
 // The shell: what is shown is in the address; views are loaded when they are needed.
 
+import { say, languageButton } from "./language.js";
 import { $, h, fill, steady, once, button, setTheme, isDark, empty, clean, tip } from "./dom.js";
 import { read, go, listen, address } from "./route.js";
 import { ask } from "./api.js";
@@ -8,7 +9,7 @@ import { bytes, count, percent, plural, seconds } from "./figure.js";
 import { when } from "./when.js";
 import { help, closeHelp } from "./help.js";
 
-const tabs = [["timeline", "Time line"], ["findings", "Findings"], ["requests", "Requests"], ["waits", "Waits"], ["flame", "Flame graph"], ["drops", "Drops"], ["proofs", "Proofs"]];
+const tabs = [["timeline", say`Time line`], ["findings", say`Findings`], ["requests", say`Requests`], ["waits", say`Waits`], ["flame", say`Flame graph`], ["drops", say`Drops`], ["proofs", say`Proofs`]];
 const modules = { timeline: "timeline", findings: "findings", requests: "requests", request: "request", waits: "waits", flame: "flame", drops: "drops", proofs: "proofs" };
 const EVERY = 5000, BUSY = 700; // ms between two looks while live
 const LATE = 10; // s that a target may be behind before it is reported
@@ -68,7 +69,7 @@ function leave(next) {
   view.end?.();
   view = null;
   app.losses.clear();
-  fill($("main"), h("p", { class: "wait" }, "Loading…"));
+  fill($("main"), h("p", { class: "wait" }, say`Loading…`));
   delete $("main").dataset.view;
   scrollTo(0, 0);
 }
@@ -114,7 +115,7 @@ async function load() {
   } catch (e) {
     if (e.name === "AbortError" || my !== turn) return;
     notice(e);
-    if (!view) fill($("main"), empty("Nothing can be shown.", e.message)); // the message has a button that tries again
+    if (!view) fill($("main"), empty(say`Nothing can be shown.`, e.message)); // the message has a button that tries again
     if (!e.status && !("message" in e && e.name === "Error")) console.error(e);
   }
   document.documentElement.dataset.ready = String(my);
@@ -134,7 +135,7 @@ function again() {
 function notice(e) {
   const at = $("notice");
   at.hidden = !e;
-  if (e) fill(at, h("span", {}, clean(e.message || e, 300)), button("Try again", () => load()));
+  if (e) fill(at, h("span", {}, clean(e.message || e, 300)), button(say`Try again`, () => load()));
 }
 
 function head() {
@@ -142,7 +143,7 @@ function head() {
   fill($("host"), h("bdi", { class: "name", title: clean(host.name, 300) }, clean(host.name, 60)), h("small", {}, [host.cpus && plural(host.cpus, "CPU"), host.kernel && `Linux ${clean(host.kernel, 40)}`].filter(Boolean).join(" · ")));
   when(app);
   const stopped = status.recording === false, live = range.live && !app.paused && !stopped;
-  const text = stopped ? "Recording ended" : live ? "Live" : app.paused ? "Paused" : "Held";
+  const text = stopped ? say`Recording ended` : live ? say`Live` : app.paused ? say`Paused` : say`Held`;
   once($("state"), [text, live, range.live], () => steady($("state"), button([h("i", { class: `lamp ${live ? "on" : ""}` }), text], () => {
     if (!range.live) {
       app.paused = false;
@@ -150,21 +151,22 @@ function head() {
     }
     app.paused = !app.paused;
     load();
-  }, { id: "live", "aria-pressed": String(live), disabled: stopped && range.live, title: live ? "Pause (L)" : range.live ? "Go on (L)" : "Back to now (L)" })));
+  }, { id: "live", "aria-pressed": String(live), disabled: stopped && range.live, title: live ? say`Pause (L)` : range.live ? say`Go on (L)` : say`Back to now (L)` })));
   if ($("knobs").childElementCount) return;
   fill($("knobs"),
-    button("", clockwise, { id: "clock", title: "Time of day or time before now (C)" }),
-    button(h("i", { class: "theme", "aria-hidden": "true" }), themed, { id: "theme", "aria-label": "Light or dark", title: "Light or dark (T)" }),
-    button("?", help, { id: "help", "aria-label": "Help and keys", title: "Help and keys (?)" }));
-  $("clock").textContent = isRelative() ? "ago" : "clock";
-  $("clock").setAttribute("aria-label", isRelative() ? "Times are before now; show time of day" : "Times are of day; show time before now");
+    languageButton(button),
+    button("", clockwise, { id: "clock", title: say`Time of day or time before now (C)` }),
+    button(h("i", { class: "theme", "aria-hidden": "true" }), themed, { id: "theme", "aria-label": say`Light or dark`, title: say`Light or dark (T)` }),
+    button("?", help, { id: "help", "aria-label": say`Help and keys`, title: say`Help and keys (?)` }));
+  $(say`clock`).textContent = isRelative() ? say`ago` : say`clock`;
+  $("clock").setAttribute("aria-label", isRelative() ? say`Times are before now; show time of day` : say`Times are of day; show time before now`);
 }
 
 function clockwise() {
   setRelative(!isRelative());
   remember("slowray-clock", isRelative() ? "relative" : "clock");
-  $("clock").textContent = isRelative() ? "ago" : "clock";
-  $("clock").setAttribute("aria-label", isRelative() ? "Times are before now; show time of day" : "Times are of day; show time before now");
+  $(say`clock`).textContent = isRelative() ? say`ago` : say`clock`;
+  $("clock").setAttribute("aria-label", isRelative() ? say`Times are before now; show time of day` : say`Times are of day; show time before now`);
   load();
 }
 
@@ -188,23 +190,23 @@ function foot() {
   const cost = status?.stats?.cost_cpu_share;
   const rows = [...lost].map(([what, n]) => h("li", {}, clean(what, 300), n > 0 ? `: ${count(n)}` : ""));
   const open = $("lost")?.open || false;
-  steady($("foot"), rows.length ? h("details", { id: "lost", open }, h("summary", {}, `Sampled or lost: ${plural(rows.length, "entry", "entries")}`), h("ul", {}, rows)) : h("span", { id: "lost" }, "Complete: nothing of this was sampled or lost."),
+  steady($("foot"), rows.length ? h("details", { id: "lost", open }, h("summary", {}, say`Sampled or lost: ${plural(rows.length, "entry", "entries")}`), h("ul", {}, rows)) : h("span", { id: "lost" }, say`Complete: nothing of this was sampled or lost.`),
     sent(status?.shipping),
     h("span", { class: "grow" }),
-    app.range ? h("span", { title: `times are those of ${Intl.DateTimeFormat().resolvedOptions().timeZone}` }, between(app.range.from, app.range.to)) : null,
-    cost !== undefined && cost !== null ? h("span", { title: "of the time of one CPU" }, `slowray takes ${percent(cost)} of a CPU`) : null,
-    status?.span?.from ? h("span", {}, `history: ${span(status.span.to - status.span.from)}`) : null,
+    app.range ? h("span", { title: say`times are those of ${Intl.DateTimeFormat().resolvedOptions().timeZone}` }, between(app.range.from, app.range.to)) : null,
+    cost !== undefined && cost !== null ? h("span", { title: say`of the time of one CPU` }, say`slowray takes ${percent(cost)} of a CPU`) : null,
+    status?.span?.from ? h("span", {}, say`history: ${span(status.span.to - status.span.from)}`) : null,
     status?.version ? h("span", {}, clean(status.version, 40)) : null);
 }
 
 // sent is how far each target is that what is recorded is sent to (record --to).
 function sent(list) {
   return (list || []).map((t) => {
-    const late = t.behind_seconds >= LATE, lost = (t.gave_up > 0 ? `, ${count(t.gave_up)} given up` : "") + (t.refused > 0 ? `, ${count(t.refused)} refused` : "");
-    const how = t.history ? (t.waiting_bytes > 0 ? `about ${count(t.waiting)} records wait` : "all sent") : late ? `${seconds(t.behind_seconds)} behind, ${bytes(t.waiting_bytes)} wait` : "up to date";
-    const last = t.last_error ? `, last error: ${clean(t.last_error, 300)}` : "";
-    return h("span", { class: t.error || late || lost ? "bad" : "", data: { sent: "" }, title: `${count(t.sent)} records sent, about ${count(t.waiting)} wait${lost}${last}` },
-      `to ${clean(t.url, 60)}: ${how}${lost}${t.error ? `; fails: ${clean(t.error, 120)}` : ""}`);
+    const late = t.behind_seconds >= LATE, lost = (t.gave_up > 0 ? say`, ${count(t.gave_up)} given up` : "") + (t.refused > 0 ? say`, ${count(t.refused)} refused` : "");
+    const how = t.history ? (t.waiting_bytes > 0 ? say`about ${count(t.waiting)} records wait` : say`all sent`) : late ? say`${seconds(t.behind_seconds)} behind, ${bytes(t.waiting_bytes)} wait` : say`up to date`;
+    const last = t.last_error ? say`, last error: ${clean(t.last_error, 300)}` : "";
+    return h("span", { class: t.error || late || lost ? "bad" : "", data: { sent: "" }, title: say`${count(t.sent)} records sent, about ${count(t.waiting)} wait${lost}${last}` },
+      say`to ${clean(t.url, 60)}: ${how}${lost}${t.error ? say`; fails: ${clean(t.error, 120)}` : ""}`);
   });
 }
 

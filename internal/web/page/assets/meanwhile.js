@@ -1,6 +1,7 @@
 // What else the process of a request called meanwhile: calls that may belong to it,
 // and are not certain to (those are in its path).
 
+import { say } from "./language.js";
 import { h, fill } from "./dom.js";
 import { began, rows } from "./requests.js";
 
@@ -15,7 +16,7 @@ export async function meanwhile(app, r, hops, at, signal) {
     if (!calls.length) return;
     const known = new Set(hops.map((x) => x.called?.id)), d = await app.ask("api/requests", { from, to, ep: calls, sort: "slow", limit: 20 }, signal);
     const others = (d.requests || []).filter((x) => !known.has(x.id)).slice(0, 5);
-    if (others.length) fill(at, h("h2", {}, hops.length ? "What else its process called meanwhile" : "What its process called meanwhile"), h("p", { class: "soft" }, "The slowest. It is not certain that they were made for this request: the process may have had several in hand."), rows(app, others));
+    if (others.length) fill(at, h("h2", {}, hops.length ? say`What else its process called meanwhile` : say`What its process called meanwhile`), h("p", { class: "soft" }, say`The slowest. It is not certain that they were made for this request: the process may have had several in hand.`), rows(app, others));
   } catch (e) {
     if (e.name === "AbortError") throw e;
   }

@@ -1,6 +1,7 @@
 // The path of a request through this host: client → proxy → application → database,
 // each step with its own parts, where the server could join their records.
 
+import { say } from "./language.js";
 import { h, s, name, clean, tells } from "./dom.js";
 import { micros, percent, plural, ticks } from "./figure.js";
 import { shares } from "./parts.js";
@@ -60,7 +61,7 @@ export function where(hops) {
 
 export function summary(hops) {
   const x = most(hops);
-  return `${x.share} of it, ${micros(x.us)}, is spent at ${x.who}${x.part ? `: ${x.part}` : ""}.`;
+  return say`${x.share} of it, ${micros(x.us)}, is spent at ${x.who}${x.part ? `: ${x.part}` : ""}.`;
 }
 
 // draw puts the parts of a step into an svg of 1000 units for `end` µs.
@@ -81,14 +82,14 @@ export function mini(hops, end) {
   const list = steps(hops).slice(0, ROWS);
   const svg = s("svg", { class: "mini path", viewBox: `0 0 1000 ${list.length * 9 - 2}`, preserveAspectRatio: "none", role: "img", css: { height: `${list.length * 9 - 2}px` }, "aria-label": list.map((x) => `${x.who} ${micros(x.us)}`).join(", ") });
   list.forEach((x, i) => draw(svg, x, end, i * 9, 7));
-  return tells(svg, () => list.map((x) => h("div", { class: "hop" }, h("b", {}, `${x.who} `), micros(x.us), h("span", { class: "soft" }, ` after ${micros(Math.max(0, x.from))}`))));
+  return tells(svg, () => list.map((x) => h("div", { class: "hop" }, h("b", {}, `${x.who} `), micros(x.us), h("span", { class: "soft" }, say` after ${micros(Math.max(0, x.from))}`))));
 }
 
 // waterfall is the path with a line for each step, which lead to their requests.
 export function waterfall(app, hops, id) {
   const list = steps(hops), end = length(hops) || 1, marks = ticks(0, end, 5).filter((t) => t <= end * 0.97);
-  return h("div", { class: "waterfall path", role: "table", "aria-label": "The path of the request through this host" },
-    h("div", { class: "wf-row head", role: "row" }, h("span", { role: "columnheader" }, "Answered by"), h("span", { role: "columnheader", class: "n" }, "Took"), h("span", { role: "columnheader", class: "n" }, "Itself"), h("div", { role: "columnheader", class: "wf-bar", "aria-label": "When" },
+  return h("div", { class: "waterfall path", role: "table", "aria-label": say`The path of the request through this host` },
+    h("div", { class: "wf-row head", role: "row" }, h("span", { role: "columnheader" }, say`Answered by`), h("span", { role: "columnheader", class: "n" }, say`Took`), h("span", { role: "columnheader", class: "n" }, say`Itself`), h("div", { role: "columnheader", class: "wf-bar", "aria-label": say`When` },
       h("div", { class: "wf-scale", "aria-hidden": "true" }, marks.map((t) => h("span", { css: { left: `${t / end * 100}%` } }, micros(t)))))),
     list.map((x, i) => {
       const bar = s("svg", { class: "wf-svg", viewBox: "0 0 1000 18", preserveAspectRatio: "none", "aria-hidden": "true" }, marks.map((t) => s("line", { class: "grid", x1: t / end * 1000, x2: t / end * 1000, y1: 0, y2: 18 })));
@@ -99,9 +100,9 @@ export function waterfall(app, hops, id) {
         h("b", { role: "cell", class: "n" }, micros(x.us)), h("span", { role: "cell", class: "n soft" }, micros(Math.max(0, own(list, i)))),
         tells(h("div", { role: "cell", class: "wf-bar" }, bar), () => about(x.r.ledger_us)),
         h("p", { class: "wf-text", role: "cell" }, x.r.label ? [name(x.r.label, "mono"), " · "] : null, shares(x.r.ledger_us, true).sort((a, b) => b.us - a.us).slice(0, 3).map((p) => `${p.part.name} ${micros(p.us)}`).join(", "),
-          x.hop.served ? null : ". The other end is not on this host, or its record is not kept.",
-          ends.length === 2 ? [" · ", h("a", { href: app.address({ view: "request", id: x.hop.called.id }), "data-key": x.hop.called.id }, "as its caller saw it")] : null));
+          x.hop.served ? null : say`. The other end is not on this host, or its record is not kept.`,
+          ends.length === 2 ? [" · ", h("a", { href: app.address({ view: "request", id: x.hop.called.id }), "data-key": x.hop.called.id }, say`as its caller saw it`)] : null));
     }));
 }
 
-export const note = (hops) => `${plural(hops.length, "step")}. Only what certainly belongs to this request is joined.`;
+export const note = (hops) => say`${plural(hops.length, "step")}. Only what certainly belongs to this request is joined.`;

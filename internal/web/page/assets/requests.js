@@ -1,5 +1,6 @@
 // Requests one by one: the slowest, or as they came.
 
+import { say } from "./language.js";
 import { h, s, name, clean, steady, empty, quiet, choice, tells } from "./dom.js";
 import { micros, count, percent, plural } from "./figure.js";
 import { moment, other } from "./clock.js";
@@ -14,7 +15,7 @@ export const began = (r) => r.start_s ?? new Date(r.start).getTime() / 1000;
 // status is how a request ended, in words.
 export function status(r) {
   if (r.http_status) return String(r.http_status);
-  return r.status === "ok" ? "ok" : r.status === "error" ? "error" : "–";
+  return r.status === "ok" ? "ok" : r.status === "error" ? say`error` : "–";
 }
 export const failed = (r) => r.status === "error" || r.http_status >= 500;
 
@@ -40,29 +41,29 @@ export function top(r) {
 const label = (r) => r.label || r.hops?.map((x) => x.served?.label || x.called?.label).find(Boolean);
 
 // unlabelled tells how to get URLs and statements, where none of the requests has one.
-export const unlabelled = (list) => list?.length && !list.some(label) ? h("p", { class: "soft hint" }, "No URL or statement is recorded. To keep them: ", h("code", {}, "slowray record --labels"), " (not of TLS).") : null;
+export const unlabelled = (list) => list?.length && !list.some(label) ? h("p", { class: "soft hint" }, say`No URL or statement is recorded. To keep them: ${h("code", {}, "slowray record --labels")} (not of TLS).`) : null;
 
 // rows is the table of requests, one line for all of a path; brief leaves out what the
 // place already tells.
 export function rows(app, list, { brief = false } = {}) {
-  if (!list?.length) return empty("No such request.", brief ? "None was stored in this time." : "Choose a longer time above, or ask for less: a smaller least time, any status, both sides, all endpoints.");
+  if (!list?.length) return empty(say`No such request.`, brief ? say`None was stored in this time.` : say`Choose a longer time above, or ask for less: a smaller least time, any status, both sides, all endpoints.`);
   const most = Math.max(...list.map((r) => r.hops ? length(r.hops) : r.total_us)) || 1;
   const open = (r) => app.address({ view: "request", id: r.id });
   return h("table", { class: `requests ${brief ? "few" : ""}` },
-    h("thead", {}, h("tr", {}, ["Began", brief ? null : "Endpoint", "Client", "Status", "Total", "Time breakdown"].filter(Boolean).map((t) => h("th", { scope: "col", class: t === "Total" ? "n" : "" }, t)))),
+    h("thead", {}, h("tr", {}, [[say`Began`], brief ? null : [say`Endpoint`], [say`Client`], [say`Status`], [say`Total`, "n"], [say`Time breakdown`]].filter(Boolean).map(([t, cls = ""]) => h("th", { scope: "col", class: cls }, t)))),
     h("tbody", {}, list.map((r) => h("tr", { data: { go: r.id }, on: { click: (e) => { if (!e.target.closest("a")) location.hash = open(r); } } },
       h("td", { class: "when" }, h("a", { href: open(r), "data-key": r.id, title: other(began(r), 1) }, moment(began(r), 1))),
-      brief ? null : h("td", { class: "ep" }, h("span", { class: `way ${r.side}` }, r.side === "served" ? "in" : "out"), r.hops ? route(r.hops, true)
+      brief ? null : h("td", { class: "ep" }, h("span", { class: `way ${r.side}` }, r.side === "served" ? say`in` : say`out`), r.hops ? route(r.hops, true)
         : [name(r.process?.container_name || r.process?.comm || "?", "strong"), " ", h("bdi", { class: "mono soft name" }, r.side === "called" ? `${clean(r.peer_addr, 60)}:${r.peer_port}` : `${clean(r.addr, 60)}:${r.port}`)]),
       h("td", { class: "mono soft client" }, r.side === "called" ? `${clean(r.addr, 60)}:${r.port}` : `${clean(r.peer_addr, 60)}:${r.peer_port}`),
       h("td", { class: failed(r) ? "bad" : "" }, status(r)),
-      h("td", { class: "n strong" }, micros(r.total_us), r.weight > 1 ? h("small", { class: "soft", title: `stands for ${r.weight} requests like it` }, ` ×${count(r.weight)}`) : null),
-      h("td", { class: "where" }, r.hops ? mini(r.hops, most) : bar(r, most), h("span", { class: "soft" }, label(r) ? [name(label(r), "mono label"), " · "] : null, r.hops ? where(r.hops) : top(r), r.retrans > 0 ? ` · ${r.retrans} retransmitted` : ""))))));
+      h("td", { class: "n strong" }, micros(r.total_us), r.weight > 1 ? h("small", { class: "soft", title: say`stands for ${r.weight} requests like it` }, ` ×${count(r.weight)}`) : null),
+      h("td", { class: "where" }, r.hops ? mini(r.hops, most) : bar(r, most), h("span", { class: "soft" }, label(r) ? [name(label(r), "mono label"), " · "] : null, r.hops ? where(r.hops) : top(r), r.retrans > 0 ? say` · ${r.retrans} retransmitted` : ""))))));
 }
 
 const MOST = 1000; // that the server gives at once
 
-const least = [["", "any time"], ["1000", "1 ms and more"], ["10000", "10 ms and more"], ["100000", "100 ms and more"], ["1000000", "1 s and more"]];
+const least = [["", say`any time`], ["1000", say`1 ms and more`], ["10000", say`10 ms and more`], ["100000", say`100 ms and more`], ["1000000", say`1 s and more`]];
 
 export default function view(app) {
   const bar = h("div", { class: "bar" }), list = h("div", {}), element = h("div", { class: "page wide" }, bar, list);
@@ -77,13 +78,13 @@ export default function view(app) {
       e.value = r[key] || "";
       return e;
     };
-    const eps = (known.endpoints || []).slice(0, 300).map((e) => [e.key, clean(`${e.side === "served" ? "in" : "out"} ${e.process?.comm || "?"} ${e.addr}:${e.port}`, 60)]);
+    const eps = (known.endpoints || []).slice(0, 300).map((e) => [e.key, clean(`${e.side === "served" ? say`in` : say`out`} ${e.process?.comm || "?"} ${e.addr}:${e.port}`, 60)]);
     if (r.ep && !eps.some(([k]) => k === r.ep)) eps.push([r.ep, clean(r.ep.split("|").slice(2).join(" "), 60)]);
-    steady(bar, h("h1", {}, "Requests"), h("small", { class: "soft" }, [total === null ? d.stand_for ? plural(d.stand_for, "request") : "more than can be counted" : d.stand_for > total ? `${count(total)} stored, which stand for ${count(d.stand_for)}` : plural(total, "request"), more ? `the ${r.sort === "time" ? "latest" : "slowest"} ${count(shown)} are shown` : "", lines < shown && total !== null ? `in ${plural(lines, "line")}` : ""].filter(Boolean).join(", ")), h("span", { class: "grow" }),
-      pick("Endpoint", "ep", [["", "all endpoints"], ...eps]), pick("Side", "side", [["", "in and out"], ["served", "in: answered here"], ["called", "out: called from here"]]), pick("Least time", "slow", least), pick("Status", "status", [["", "any status"], ["ok", "ok"], ["error", "errors"]]),
-      choice("Order", [["slow", "slowest"], ["time", "latest"]], r.sort || "slow", (v) => app.go({ sort: v === "slow" ? null : v })),
-      menu("requests", [["Table (CSV)", query("api/requests", { ...q, limit: MOST, format: "csv" })], ["All of it (JSON)", query("api/requests", { ...q, limit: MOST })]]));
-    steady(list, unlabelled(d.requests), !lines && !known.endpoints?.length ? quiet(app) : rows(app, d.requests), more && limit < MOST ? h("p", { class: "acts" }, h("button", { type: "button", class: "act", on: { click: () => { limit = Math.min(MOST, limit * 3); app.reload(); } } }, "Show more")) : null);
+    steady(bar, h("h1", {}, say`Requests`), h("small", { class: "soft" }, [total === null ? d.stand_for ? plural(d.stand_for, "request") : say`more than can be counted` : d.stand_for > total ? say`${count(total)} stored, which stand for ${count(d.stand_for)}` : plural(total, "request"), more ? r.sort === "time" ? say`the latest ${count(shown)} are shown` : say`the slowest ${count(shown)} are shown` : "", lines < shown && total !== null ? say`drawn in ${plural(lines, "line")}` : ""].filter(Boolean).join(", ")), h("span", { class: "grow" }),
+      pick(say`Endpoint`, "ep", [["", say`all endpoints`], ...eps]), pick(say`Side`, "side", [["", say`in and out`], ["served", say`in: answered here`], ["called", say`out: called from here`]]), pick(say`Least time`, "slow", least), pick(say`Status`, "status", [["", say`any status`], ["ok", "ok"], ["error", say`errors`]]),
+      choice(say`Order`, [["slow", say`slowest`], ["time", say`latest`]], r.sort || "slow", (v) => app.go({ sort: v === "slow" ? null : v })),
+      menu(say`requests`, [[say`Table (CSV)`, query("api/requests", { ...q, limit: MOST, format: "csv" })], [say`All of it (JSON)`, query("api/requests", { ...q, limit: MOST })]]));
+    steady(list, unlabelled(d.requests), !lines && !known.endpoints?.length ? quiet(app) : rows(app, d.requests), more && limit < MOST ? h("p", { class: "acts" }, h("button", { type: "button", class: "act", on: { click: () => { limit = Math.min(MOST, limit * 3); app.reload(); } } }, say`Show more`)) : null);
   }
   return { element, load };
 }

@@ -1,6 +1,7 @@
 // The time line: the charts of an endpoint, with findings on them, and what was
 // different in a range that is selected.
 
+import { say } from "./language.js";
 import { h, fill, steady, name, empty, quiet, choice } from "./dom.js";
 import { micros, rate, permille, count } from "./figure.js";
 import { clock } from "./clock.js";
@@ -22,15 +23,15 @@ export default function timeline(app) {
     app.go({ from: from - half, to: to + half, last: null, sel: null });
   });
   const charts = {
-    time: new Chart(link, { title: "Response time", height: 190, format: micros, series: [
+    time: new Chart(link, { title: say`Response time`, height: 190, format: micros, series: [
       { key: "p99_us", name: "p99", color: ink, cls: "total" }, { key: "p50_us", name: "p50", color: ink, dash: "4 3" },
-      { key: "server_p99_us", name: "server p99", color: blue }, { key: "server_p50_us", name: "server p50", color: blue, dash: "4 3" }] }),
-    ledger: new Chart(link, { title: "Time breakdown", note: "mean of each request", height: 170, format: micros, stack: true, series: parts.map((p) => ({ ...p })) }),
-    rps: new Chart(link, { title: "Requests", note: "per second", height: 130, format: rate, series: [{ key: "rps", name: "requests", color: "#5a7a96", area: true }, { key: "errors", name: "errors", color: "#cf3b36" }] }),
-    net: new Chart(link, { title: "Network", height: 130, format: micros, series: [{ key: "network_us", name: "network", color: "#2f8a45" }, { key: "rtt_us", name: "round trip", color: "#a87b00", dash: "4 3" }] }),
-    loss: new Chart(link, { title: "Loss", note: "segments retransmitted", height: 130, format: permille, series: [{ key: "loss_permille", name: "lost", color: "#cf3b36", area: true }] }),
+      { key: "server_p99_us", name: say`server p99`, color: blue }, { key: "server_p50_us", name: say`server p50`, color: blue, dash: "4 3" }] }),
+    ledger: new Chart(link, { title: say`Time breakdown`, note: say`mean of each request`, height: 170, format: micros, stack: true, series: parts.map((p) => ({ ...p })) }),
+    rps: new Chart(link, { title: say`Requests`, note: say`per second`, height: 130, format: rate, series: [{ key: "rps", name: say`requests`, color: "#5a7a96", area: true }, { key: say`errors`, name: say`errors`, color: "#cf3b36" }] }),
+    net: new Chart(link, { title: say`Network`, height: 130, format: micros, series: [{ key: "network_us", name: say`network`, color: "#2f8a45" }, { key: "rtt_us", name: say`round trip`, color: "#a87b00", dash: "4 3" }] }),
+    loss: new Chart(link, { title: say`Loss`, note: say`segments retransmitted`, height: 130, format: permille, series: [{ key: "loss_permille", name: say`lost`, color: "#cf3b36", area: true }] }),
   };
-  charts.loss.nothing = "nothing was sent";
+  charts.loss.nothing = say`nothing was sent`;
   const heat = new Heat(link, 130), lane = new Lane(link, (f) => app.go({ view: "findings", cause: keyOf(f).slice(0, 200) }));
   const endpoints = new Endpoints(app), verdict = h("div", { class: "verdict" }), title = h("div", { class: "title" });
   const difference = new Difference(app, (sel) => link.zoom(sel)), slow = h("section", { class: "slow" }), histogram = h("div", {});
@@ -41,13 +42,13 @@ export default function timeline(app) {
   knobs();
 
   function knobs() {
-    fill(charts.time.tools, choice("Scale", [["lin", "linear"], ["log", "log"]], log ? "log" : "lin", (v) => { log = charts.time.log = v === "log"; knobs(); charts.time.draw(); }));
-    fill(charts.ledger.tools, choice("Server time", [["one", "parts"], ["split", "server split"]], split ? "split" : "one", (v) => { split = v === "split"; knobs(); if (shown) ledger(shown); }));
+    fill(charts.time.tools, choice(say`Scale`, [["lin", say`linear`], ["log", "log"]], log ? "log" : "lin", (v) => { log = charts.time.log = v === "log"; knobs(); charts.time.draw(); }));
+    fill(charts.ledger.tools, choice(say`Server time`, [["one", say`parts`], ["split", say`server split`]], split ? "split" : "one", (v) => { split = v === "split"; knobs(); if (shown) ledger(shown); }));
   }
 
   function ledger(d) {
     const parted = split && serverParts.some((x) => d.series.ledger_us?.[x.key]?.some((v) => v > 0));
-    charts.ledger.series = parts.flatMap((p) => parted && p.key === "server" ? [...serverParts, { ...p, name: "server, other" }] : [p]).map((p) => ({ ...p }));
+    charts.ledger.series = parts.flatMap((p) => parted && p.key === "server" ? [...serverParts, { ...p, name: say`server (rest)` }] : [p]).map((p) => ({ ...p }));
     const values = { ...d.series.ledger_us };
     if (parted && values.server) {
       values.server = values.server.map((v, i) => {
@@ -73,7 +74,7 @@ export default function timeline(app) {
     center.classList.toggle("none", !chosen);
     if (!chosen) {
       lane.set({ from, to, list: found.findings });
-      steady(title, known.length || app.route.ep ? empty("This endpoint had no request in this time.", "Choose another one, or a longer time.") : quiet(app));
+      steady(title, known.length || app.route.ep ? empty(say`This endpoint had no request in this time.`, say`Choose another one, or a longer time.`) : quiet(app));
       return difference.load(range, null, null, signal);
     }
     const ep = chosen.key, q = { ...at, ep };
@@ -92,7 +93,7 @@ export default function timeline(app) {
     const ht = histo.heat?.t || [];
     heat.set({ ...frame, heat: histo.heat, heatStep: histo.heat?.step || (ht.length > 1 ? ht[1] - ht[0] : step) });
     link.mark(app.route.sel);
-    steady(slow, h("div", { class: "bar" }, h("h2", {}, "Slowest requests"), h("small", { class: "soft" }, app.route.sel ? "in the selected range" : "in this time"), h("span", { class: "grow" }), h("a", { class: "act", href: app.address({ view: "requests", ep, ...(app.route.sel ? { from: app.route.sel[0], to: app.route.sel[1], sel: null, last: null } : {}) }) }, "All requests")),
+    steady(slow, h("div", { class: "bar" }, h("h2", {}, say`Slowest requests`), h("small", { class: "soft" }, app.route.sel ? say`in the selected range` : say`in this time`), h("span", { class: "grow" }), h("a", { class: "act", href: app.address({ view: "requests", ep, ...(app.route.sel ? { from: app.route.sel[0], to: app.route.sel[1], sel: null, last: null } : {}) }) }, say`All requests`)),
       rows(app, slowest.requests, { brief: true }), unlabelled(slowest.requests));
     fill(histogram, bars(histo.buckets));
     await difference.load(range, app.route.sel, ep, signal);
@@ -100,10 +101,10 @@ export default function timeline(app) {
 
   function head(e) {
     const p = e.process || {};
-    steady(title, h("h1", {}, h("span", { class: `way ${e.side}` }, e.side === "served" ? "in" : "out"), name(who(e)), h("bdi", { class: "name mono soft" }, place(e))),
-      h("p", { class: "soft where" }, [e.side === "served" ? "requests answered here" : "requests sent from here", p.comm && p.comm !== who(e) ? name(p.comm) : null, p.pid ? `pid ${p.pid}` : null, p.container_name || p.container ? name(`container ${p.container_name || p.name || p.container}`) : null, p.unit ? name(p.unit) : null, idle(e, app) ? h("b", {}, `no request since ${clock(latest(e, app))}`) : null].filter(Boolean).flatMap((x, i) => i ? [" · ", x] : [x])),
-      h("dl", { class: "facts" }, [["requests", count(e.requests)], ["per second", rate(pace(e, app))], ["errors", count(e.errors)], ["mean", micros(mean(e))], ["p50", micros(e.total_us?.p50)], ["p99", micros(e.total_us?.p99)], ["slowest", micros(e.total_us?.max)], ["server p99", micros(e.server_us?.p99)], ["round trip", micros(e.rtt_us)], ["loss", permille(e.loss_permille)]]
-        .map(([k, v]) => h("div", { class: k === "errors" && e.errors > 0 ? "bad" : "" }, h("dt", {}, k), h("dd", {}, v)))));
+    steady(title, h("h1", {}, h("span", { class: `way ${e.side}` }, e.side === "served" ? say`in` : say`out`), name(who(e)), h("bdi", { class: "name mono soft" }, place(e))),
+      h("p", { class: "soft where" }, [e.side === "served" ? say`requests answered here` : say`requests sent from here`, p.comm && p.comm !== who(e) ? name(p.comm) : null, p.pid ? `pid ${p.pid}` : null, p.container_name || p.container ? name(say`container ${p.container_name || p.name || p.container}`) : null, p.unit ? name(p.unit) : null, idle(e, app) ? h("b", {}, say`no request since ${clock(latest(e, app))}`) : null].filter(Boolean).flatMap((x, i) => i ? [" · ", x] : [x])),
+      h("dl", { class: "facts" }, [[say`requests`, count(e.requests)], [say`per second`, rate(pace(e, app))], [say`errors`, count(e.errors), e.errors > 0 ? "bad" : ""], [say`mean`, micros(mean(e))], ["p50", micros(e.total_us?.p50)], ["p99", micros(e.total_us?.p99)], [say`slowest`, micros(e.total_us?.max)], [say`server p99`, micros(e.server_us?.p99)], [say`round trip`, micros(e.rtt_us)], [say`loss`, permille(e.loss_permille)]]
+        .map(([k, v, cls = ""]) => h("div", { class: cls }, h("dt", {}, k), h("dd", {}, v)))));
   }
 
   return { element, load, end: () => link.charts.forEach((c) => c.end()) };

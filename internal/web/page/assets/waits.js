@@ -1,18 +1,19 @@
 // The wait graph: who waits for whom, to the last hop.
 
+import { say } from "./language.js";
 import { h, s, name, clean, steady, fill, empty, choice, tells } from "./dom.js";
 import { seconds, plural } from "./figure.js";
 import { cycles, layers } from "./layout.js";
 import { menu, saveSVG, savePNG, saveCSV, saveJSON } from "./export.js";
 
-const signs = { process: "P", thread: "T", pipe: "pipe", unix: "unix", tcp: "TCP", udp: "UDP", socket: "sock", lock: "lock", "file-lock": "file lock", disk: "disk", fuse: "FUSE", kernel: "kernel", remote: "remote", child: "child" };
+const signs = { process: say`process`, thread: say`thread`, pipe: say`pipe`, unix: say`unix`, tcp: "TCP", udp: "UDP", socket: say`sock`, lock: say`lock`, "file-lock": say`file lock`, disk: say`disk`, fuse: "FUSE", kernel: say`kernel`, remote: say`remote`, child: say`child` };
 const actors = new Set(["process", "thread", "remote"]);
 const MANY = 14; // nodes, from which threads are drawn as their process
 const DRAWN = 14; // chains
 const ENDS = 4; // that stand out
 
 export default function view(app) {
-  const bar = h("div", { class: "bar" }), told = h("div", {}), graph = h("div", { class: "graph", tabindex: "0", role: "region", "aria-label": "Wait graph, can be scrolled" }), about = h("div", { class: "about", "aria-live": "polite" }), list = h("div", {});
+  const bar = h("div", { class: "bar" }), told = h("div", {}), graph = h("div", { class: "graph", tabindex: "0", role: "region", "aria-label": say`Wait graph, can be scrolled` }), about = h("div", { class: "about", "aria-live": "polite" }), list = h("div", {});
   const element = h("div", { class: "page wide waits" }, bar, told, graph, about, list);
   let data = null, chosen = null, detail = null;
   const seen = new ResizeObserver(() => { if (data && graph.clientWidth !== seen.wide) { seen.wide = graph.clientWidth; draw(); } });
@@ -31,22 +32,22 @@ export default function view(app) {
     const stuck = (data.chains || []).filter((c) => c.deadlock || c.cycle && c.deadlock === undefined), names = new Map(all.map((n) => [n.id, n]));
     const round = data.chains ? drawn.filter((c) => c.cycle).map((c) => c.nodes) : cycles(nodes, edges), held = new Set(round.flat()), ends = endsOf(nodes, edges, held);
     const several = all.some((n) => n.kind === "thread");
-    steady(bar, h("h1", {}, "Who waits for whom"), several ? choice("What a box is", [["process", "processes"], ["thread", "threads"]], whole, (v) => { detail = v; draw(); }) : null, h("span", { class: "grow" }), menu("the wait graph", [["Picture (PNG)", () => savePNG(graph.querySelector("svg"), "wait graph")], ["Drawing (SVG)", () => saveSVG(graph.querySelector("svg"), "wait graph")],
-      ["Table (CSV)", () => saveCSV(["from", "to", "seconds", "how", "text"], (data.edges || []).map((e) => [names.get(e.from)?.title, names.get(e.to)?.title, e.seconds, e.how, e.text]), "waits")], ["All of it (JSON)", () => saveJSON(data, "waits")]]));
+    steady(bar, h("h1", {}, say`Who waits for whom`), several ? choice(say`What a box is`, [["process", say`processes`], ["thread", say`threads`]], whole, (v) => { detail = v; draw(); }) : null, h("span", { class: "grow" }), menu(say`the wait graph`, [[say`Picture (PNG)`, () => savePNG(graph.querySelector("svg"), say`wait graph`)], [say`Drawing (SVG)`, () => saveSVG(graph.querySelector("svg"), say`wait graph`)],
+      [say`Table (CSV)`, () => saveCSV(["from", "to", "seconds", "how", "text"], (data.edges || []).map((e) => [names.get(e.from)?.title, names.get(e.to)?.title, e.seconds, e.how, e.text]), "waits")], [say`All of it (JSON)`, () => saveJSON(data, "waits")]]));
     graph.hidden = !nodes.length;
     if (!nodes.length) {
       fill(about);
       fill(list);
-      return fill(told, empty(data.because ? clean(data.because, 300) : "No thread was seen waiting for another in this time.", "Waits are sampled while requests are slow. Choose a time in which something was slow, or ask now: slowray wait PID."));
+      return fill(told, empty(data.because ? clean(data.because, 300) : say`No thread was seen waiting for another in this time.`, say`Waits are sampled while requests are slow. Choose a time in which something was slow, or ask now: slowray wait PID.`));
     }
     const culprits = nodes.filter((n) => ends.has(n.id)).sort((a, b) => (ends.get(b.id) || 0) - (ends.get(a.id) || 0));
-    fill(told, stuck.slice(0, 3).map((c) => h("p", { class: "alarm" }, h("b", {}, c.nodes.length > 1 ? "They wait for each other: " : "It waits for itself: "), c.nodes.map((id) => label(names.get(id))).join(" → "), ". None of them can go on by itself.")),
-      culprits.length ? h("p", { class: "summary" }, "At the end of the chains: ", culprits.slice(0, 3).map((n, i) => [i ? ", " : "", name(label(n), "strong"), ends.get(n.id) > 0 ? ` (${seconds(ends.get(n.id))} of waiting)` : ""]), ".") : null);
+    fill(told, stuck.slice(0, 3).map((c) => h("p", { class: "alarm" }, h("b", {}, c.nodes.length > 1 ? say`They wait for each other: ` : say`It waits for itself: `), c.nodes.map((id) => label(names.get(id))).join(" → "), ". ", say`None of them can go on by itself.`)),
+      culprits.length ? h("p", { class: "summary" }, say`At the end of the chains: `, culprits.slice(0, 3).map((n, i) => [i ? ", " : "", name(label(n), "strong"), ends.get(n.id) > 0 ? say` (${seconds(ends.get(n.id))} of waiting)` : ""]), ".") : null);
     picture(nodes, edges, by, held, ends);
     worded(names);
     const left = (data.chains || []).length - drawn.length;
-    if (left > 0) told.append(h("p", { class: "soft" }, `${plural(left, "chain")} with less time ${left === 1 ? "is" : "are"} not drawn: the JSON has all.`));
-    if (chosen && by.has(chosen)) tell(by.get(chosen), edges, by); else fill(about, h("span", { class: "soft" }, "Choose a node to see what is known of it."));
+    if (left > 0) told.append(h("p", { class: "soft" }, say`Not drawn: ${plural(left, "chain")} with less time. The JSON has all.`));
+    if (chosen && by.has(chosen)) tell(by.get(chosen), edges, by); else fill(about, h("span", { class: "soft" }, say`Choose a node to see what is known of it.`));
   }
 
   function picture(nodes, edges, by, held, ends) {
@@ -74,41 +75,41 @@ export default function view(app) {
       const [lx, ly] = passed[0] || [x2, y2];
       const g = s("g", { class: `wait-edge ${bad ? "bad" : ""} ${chosen && (e.from === chosen || e.to === chosen) ? "on" : ""}` }, s("path", { d, "stroke-width": w, "marker-end": bad ? "url(#arrow-bad)" : "url(#arrow)" }));
       if (e.seconds > 0 && !back) labels.push(s("g", { class: "edge-label" }, s("text", { x: (x1 + lx) / 2, y: (y1 + ly) / 2 - (upright ? -4 : 7), "text-anchor": "middle" }, seconds(e.seconds))));
-      return tells(g, () => [h("b", {}, `${clean(by.get(e.from)?.title, 60)} → ${clean(by.get(e.to)?.title, 60)}`), h("div", {}, clean(e.text || e.how || "", 300)), e.seconds > 0 ? h("div", {}, `${seconds(e.seconds)} of waiting`) : null, e.how && e.text ? h("div", { class: "soft" }, `known by: ${clean(e.how, 80)}`) : null]);
+      return tells(g, () => [h("b", {}, `${clean(by.get(e.from)?.title, 60)} → ${clean(by.get(e.to)?.title, 60)}`), h("div", {}, clean(e.text || e.how || "", 300)), e.seconds > 0 ? h("div", {}, say`${seconds(e.seconds)} of waiting`) : null, e.how && e.text ? h("div", { class: "soft" }, say`known by: ${clean(e.how, 80)}`) : null]);
     });
     const boxes = l.rows.flat().filter((id) => by.has(id)).map((id) => {
       const n = by.get(id), p = at.get(id), one = size.get(id), end = ends.has(id), actor = actors.has(n.kind), title = clean(twins.has(n.title) ? label(n) : n.title || n.comm || id, 400), fit = Math.floor((one - (actor ? 20 : 34)) / 7.7);
-      const g = s("g", { class: `wait-node ${actor ? "actor" : "thing"} ${end ? "culprit" : ""} ${held.has(id) ? "held" : ""} ${id === chosen ? "on" : ""}`, tabindex: "0", role: "button", "data-key": String(id), "aria-label": `${signs[n.kind] || clean(n.kind, 20)} ${clean(title, 120)}${end ? ", end of the chain" : ""}${held.has(id) ? ", in a cycle" : ""}`, transform: `translate(${p.x} ${p.y})` },
+      const g = s("g", { class: `wait-node ${actor ? "actor" : "thing"} ${end ? "culprit" : ""} ${held.has(id) ? "held" : ""} ${id === chosen ? "on" : ""}`, tabindex: "0", role: "button", "data-key": String(id), "aria-label": `${signs[n.kind] || clean(n.kind, 20)} ${clean(title, 120)}${end ? say`, end of the chain` : ""}${held.has(id) ? say`, in a cycle` : ""}`, transform: `translate(${p.x} ${p.y})` },
         s("rect", { width: one, height: high, rx: actor ? 7 : 22 }), s("text", { class: "kind", x: actor ? 11 : 18, y: 19 }, end && one < 150 ? "" : kindOf(n)),
-        end ? s("text", { class: "kind end", x: one < 150 ? (actor ? 11 : 18) : one - (actor ? 11 : 18), y: 19, "text-anchor": one < 150 ? "start" : "end" }, "end of the chain") : null,
+        end ? s("text", { class: "kind end", x: one < 150 ? (actor ? 11 : 18) : one - (actor ? 11 : 18), y: 19, "text-anchor": one < 150 ? "start" : "end" }, say`end of the chain`) : null,
         s("text", { class: "title", x: actor ? 11 : 18, y: 38 }, title.length > fit ? `${title.slice(0, fit - 2)}…` : title));
       const choose = () => { chosen = chosen === id ? null : id; draw(); };
       g.addEventListener("click", choose);
       g.addEventListener("keydown", (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); choose(); } });
-      return tells(g, () => [h("b", {}, title), n.text || n.detail ? h("div", {}, clean(n.text || n.detail, 300)) : null, n.within > 0 ? h("div", {}, `its threads waited for each other for ${seconds(n.within)}`) : null, n.container ? h("div", { class: "soft" }, `container ${clean(n.container, 60)}`) : null]);
+      return tells(g, () => [h("b", {}, title), n.text || n.detail ? h("div", {}, clean(n.text || n.detail, 300)) : null, n.within > 0 ? h("div", {}, say`its threads waited for each other for ${seconds(n.within)}`) : null, n.container ? h("div", { class: "soft" }, say`container ${clean(n.container, 60)}`) : null]);
     });
     const under = l.back.size ? 40 : 0; // for lines that lead back
     const room = graph.clientWidth - 18, fit = wide > room && wide < room * 1.3 ? room / wide : 1; // a little smaller rather than cut off
     const head = (id) => s("marker", { id, viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" }, s("path", { d: "M0 0 8 4 0 8z" }));
-    steady(graph, s("svg", { viewBox: `0 0 ${wide} ${tall + under}`, width: wide * fit, height: (tall + under) * fit, role: "group", "aria-label": "Wait graph" }, s("defs", {}, head("arrow"), head("arrow-bad")), lines, labels, boxes));
-    if (l.left) told.append(h("p", { class: "soft" }, `${plural(l.left, "node")} with less time are left out of the drawing.`));
+    steady(graph, s("svg", { viewBox: `0 0 ${wide} ${tall + under}`, width: wide * fit, height: (tall + under) * fit, role: "group", "aria-label": say`Wait graph` }, s("defs", {}, head("arrow"), head("arrow-bad")), lines, labels, boxes));
+    if (l.left) told.append(h("p", { class: "soft" }, say`${plural(l.left, "node")} with less time are left out of the drawing.`));
   }
 
   function tell(n, edges, by) {
     const rows = edges.filter((e) => e.from === n.id || e.to === n.id);
-    fill(about, h("h2", {}, name(n.title || n.id)), h("p", { class: "soft" }, [n.kind, n.pid ? `pid ${n.pid}` : "", n.threads > 1 ? `${n.threads} threads` : "", n.within > 0 ? `its threads waited for each other for ${seconds(n.within)}` : "", n.container ? `container ${n.container}` : ""].filter(Boolean).map((x) => clean(x, 80)).join(" · ")), n.text || n.detail ? [n.text, ...String(n.detail || "").split("\n").slice(0, 12)].filter(Boolean).map((line) => h("p", {}, name(line))) : null,
-      h("ul", {}, rows.map((e) => h("li", {}, e.from === n.id ? ["waits for ", name(by.get(e.to)?.title)] : [name(by.get(e.from)?.title), " waits for it"], e.seconds > 0 ? ` ${seconds(e.seconds)}` : "", e.text ? h("span", { class: "soft" }, ` · ${clean(e.text, 200)}`) : null))));
+    fill(about, h("h2", {}, name(n.title || n.id)), h("p", { class: "soft" }, [signs[n.kind] || n.kind, n.pid ? `pid ${n.pid}` : "", n.threads > 1 ? plural(n.threads, "thread") : "", n.within > 0 ? say`its threads waited for each other for ${seconds(n.within)}` : "", n.container ? say`container ${n.container}` : ""].filter(Boolean).map((x) => clean(x, 80)).join(" · ")), n.text || n.detail ? [n.text, ...String(n.detail || "").split("\n").slice(0, 12)].filter(Boolean).map((line) => h("p", {}, name(line))) : null,
+      h("ul", {}, rows.map((e) => h("li", {}, e.from === n.id ? say`waits for ${name(by.get(e.to)?.title)}` : say`${name(by.get(e.from)?.title)} waits for it`, e.seconds > 0 ? ` ${seconds(e.seconds)}` : "", e.text ? h("span", { class: "soft" }, ` · ${clean(e.text, 200)}`) : null))));
   }
 
   // worded tells the same in words, for who cannot see the drawing.
   function worded(by) {
     const some = (data.chains || []).slice(0, 20);
-    fill(list, some.length ? [h("h2", {}, "Chains, those that held up slow requests longest first"), h("ol", { class: "worded" }, some.map((c) => h("li", {}, h("b", {}, seconds(c.seconds)), " ", (c.nodes || []).map((id, i) => [i ? h("span", { class: "soft" }, " → ") : null, name(by.has(id) ? label(by.get(id)) : id)]), c.cycle ? h("span", { class: "badge" }, "cycle") : null, c.text ? h("div", { class: "soft" }, clean(c.text, 300)) : null)))] : null);
+    fill(list, some.length ? [h("h2", {}, say`Chains, those that held up slow requests longest first`), h("ol", { class: "worded" }, some.map((c) => h("li", {}, h("b", {}, seconds(c.seconds)), " ", (c.nodes || []).map((id, i) => [i ? h("span", { class: "soft" }, " → ") : null, name(by.has(id) ? label(by.get(id)) : id)]), c.cycle ? h("span", { class: "badge" }, say`cycle`) : null, c.text ? h("div", { class: "soft" }, clean(c.text, 300)) : null)))] : null);
   }
   return { element, load, end: () => seen.disconnect() };
 }
 
-const kindOf = (n) => n.kind === "thread" ? "thread" : n.kind === "process" && n.threads > 1 ? `${n.threads} threads` : n.kind === "process" && n.pid ? `process ${n.pid}` : signs[n.kind] || clean(n.kind, 14);
+const kindOf = (n) => n.kind === "thread" ? say`thread` : n.kind === "process" && n.threads > 1 ? plural(n.threads, "thread") : n.kind === "process" && n.pid ? say`process ${n.pid}` : signs[n.kind] || clean(n.kind, 14);
 const label = (n) => n ? `${clean(n.title, 60)}${n.kind === "thread" && n.tid ? ` ${n.tid}` : ""}` : "?";
 
 // main is the chains that hold most of the time, and those that never end.
