@@ -21,7 +21,7 @@ var (
 	// what stands between sentences at its ends.
 	sentence = regexp.MustCompile(`[A-Za-z]{2}\S* \S|^[A-Z][a-z]|^[ ,;.(·–]+[A-Za-z]|[A-Za-z][:,.]? $`)
 	// unread are properties and functions whose texts are none.
-	unread = []string{"===", "a key", "class", "data-key", "key", "font-family", "DOMException"}
+	unread = []string{"transform", "querySelector", "querySelectorAll", "closest", "matchMedia", "===", "a key", "class", "data-key", "key", "font-family", "DOMException"}
 	// untranslated are texts that are the same in each language, and that nobody reads.
 	untranslated = []string{"slowray record", "slowray record --labels", "slowray why", "pid {1}", "Linux {1}", "slowray {1}", "Go", "Python", "Java", "PHP", "Node.js", "Ruby", "Enter", "Esc", "English",
 		"{1} ms", "{1} s", "{1} min", "{1} h{2}", "{1} B", "GiB", "MiB", "KiB", "{1}{2} · slowray", "# back: {1}", `ssh -L 7788:127.0.0.1:7788 {1}\n{2}localhost:7788/{3}`,
@@ -109,8 +109,8 @@ func TestPartsHaveOneName(t *testing.T) {
 // the server's: names are in a bdi, commands in code and pre.
 const unmarkedScript = `(() => {
 	const found = new Set(), look = (text, e) => {
-		const left = text.replace(/⟦.*⟧|⟪.*⟫/gs, "").replace(/\b(min|slowray|Linux|pid|p50|p99|req|Esc|Enter)\b/g, "");
-		if (/[a-z]{3}/i.test(left) && !e.closest("bdi, code, pre, kbd, .mono, .source, .name, script, style, noscript, #lang, option[value*='|']")) found.add(JSON.stringify(left.trim().slice(0, 60)) + " in " + e.tagName + "." + (e.getAttribute("class") || e.id));
+		const left = text.replace(/⟦.*⟧|⟪.*⟫|⟦[^⟧]*$|^[^⟦]*⟧/gs, "").replace(/\b(min|slowray|Linux|pid|req|Esc|Enter|TCP|SVG|PHP|[KMG]iB|Node.js|slow|timeout|nginx|php-fpm8.2|shop-php|node|containerd-shim|fluent-bit|stock-[a-z]+|pipe:\[\d+\]|[a-z]+ \(\d+\))|\/\S+/g, ""); // names of the story, of flags and of units
+		if (/[a-z]{3}/i.test(left) && !e.closest("bdi, code, pre, kbd, .mono, .source, .name, .grounds, script, style, noscript, #lang, option[value*='|']")) found.add(JSON.stringify(left.trim().slice(0, 60)) + " in " + e.tagName + "." + (e.getAttribute("class") || e.id));
 	};
 	const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 	for (let n; n = walk.nextNode();) look(n.data, n.parentElement);

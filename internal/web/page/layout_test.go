@@ -113,9 +113,17 @@ func painted(img image.Image, dark bool, boxes map[string][4]float64) (faults []
 // boxesScript is where the first of some things stand that have words or lines in them.
 const boxesScript = `Object.fromEntries(["#brand", "#views a[aria-current]", "main h1", ".verdict-line", "main table.requests tbody tr", ".finding summary", ".wait-node", ".waterfall .wf-row", ".layers li"].map((q) => [q, document.querySelector(q)?.getBoundingClientRect()]).filter(([, r]) => r?.width && r.top >= 0 && r.top < innerHeight - 12 && r.left >= 0).map(([q, r]) => [q, [r.left, r.top, r.right, r.bottom]]))`
 
-// TestLayout looks at each view, on a phone, a small and a large screen, light and dark.
+// TestLayout looks at each view in each language, on a phone, a small and a large screen,
+// light and dark.
 func TestLayout(t *testing.T) {
-	b := open(t, 1400, 900, &mock{})
+	for _, language := range []string{"en", "zh"} {
+		t.Run(language, func(t *testing.T) { layout(t, language) })
+	}
+}
+
+func layout(t *testing.T, language string) {
+	b := openAt(t, 1400, 900, &mock{}, "/?lang="+language)
+	b.settle("timeline")
 	slow := shop[0].requests(lossFrom, lossTo)[0]["id"].(string)
 	for _, wide := range []int64{400, 1000, 1400} {
 		b.do(emulation.SetDeviceMetricsOverride(wide, 900, 1, wide < 600))
@@ -133,7 +141,7 @@ func TestLayout(t *testing.T) {
 				if faults := painted(b.pixels(), theme == "dark", eval[map[string][4]float64](b, boxesScript)); len(faults) > 0 {
 					t.Errorf("%s:\n%s", what, strings.Join(faults, "\n"))
 				}
-				b.look(fmt.Sprintf("layout-%s-%d-%s", view, wide, theme))
+				b.look(fmt.Sprintf("layout-%s-%s-%d-%s", language, view, wide, theme))
 			}
 		}
 	}

@@ -27,7 +27,7 @@ export default function view(app) {
     app.losses.set("drops", d.losses);
     const all = layers.reduce((a, l) => a + l.packets, 0), most = Math.max(...layers.map((l) => l.packets), 1);
     steady(bar, h("h1", {}, say`Dropped packets`), h("small", { class: "soft" }, layers.length ? say`${plural(all, "packet")} at ${plural(layers.length, "layer")}, in the order a packet meets them` : ""), h("span", { class: "grow" }),
-      menu(say`drops`, [[say`Table (CSV)`, () => saveCSV(["layer", "what", "where", "source", "packets"], layers.flatMap((l) => (l.rows || []).map((r) => [l.layer, r.what, r.where, r.source, r.packets])), say`drops`)], [say`All of it (JSON)`, () => saveJSON(d, say`drops`)]]));
+      menu(say`drops`, [[say`Table (CSV)`, () => saveCSV(["layer", "what", "where", "source", "packets"], layers.flatMap((l) => (l.rows || []).map((r) => [l.layer, r.what, r.where, r.source, r.packets])), "drops")], [say`All of it (JSON)`, () => saveJSON(d, "drops")]]));
     steady(list, layers.length ? h("ol", { class: "layers" }, layers.map((l) => h("li", { data: { layer: clean(l.layer, 40) } },
       h("div", { class: "head" }, h("b", {}, title(l)), h("span", { class: "n" }, count(l.packets)), h("span", { class: "n soft" }, percent(l.share ?? l.packets / all)), h("span", { class: "meter", "aria-hidden": "true" }, h("i", { css: { width: `${Math.max(0.6, l.packets / most * 100)}%` } }))),
       h("table", { class: "plain" }, (l.rows || []).slice(0, 40).map((r) => h("tr", {}, h("td", { class: "n" }, count(r.packets)), h("td", {}, r.way ? h("span", { class: "way" }, clean(r.way, 8)) : null, " ", name(r.what || say`not known`)), h("td", { class: "soft" }, name(r.where), ends(r.flows)), h("td", { class: "soft source" }, r.source ? name(r.source) : "")))))))

@@ -94,7 +94,7 @@ export function card(f, app, open = false) {
   box.append(h("summary", { "data-key": keyOf(f) }, h("span", { class: "bar", "aria-hidden": "true" }),
     h("span", { class: "what" }, h("b", {}, clean(f.title, 200)), h("span", { class: "soft" }, subject(f))),
     h("span", { class: "much" }, f.share !== undefined && f.share !== null ? [h("b", {}, percent(f.share)), h("small", {}, say`of ${clean(f.of, 90)}`)] : null),
-    h("span", { class: "since", title: f.end ? say`${other(f.onset)} to ${other(f.end)}` : other(f.onset) }, f.verdict === say`proved` ? h("span", { class: "badge good" }, say`proved`) : null, lasted(f))));
+    h("span", { class: "since", title: f.end ? say`${other(f.onset)} to ${other(f.end)}` : other(f.onset) }, f.verdict === "proved" ? h("span", { class: "badge good" }, say`proved`) : null, lasted(f))));
   const body = h("div", { class: "body" }, h("p", {}, sentence(f)), f.shares?.length > 2 ? h("p", { class: "soft shares" }, say`how much, window by window: `, spark(f.shares.map((x) => x.share), Math.min(260, 12 + f.shares.length * 8), 22)) : null,
     f.role === "consequence" ? h("p", { class: "soft" }, f.consequence_of ? say`It follows from ${clean(f.consequence_of, 80)}: fix that first.` : say`It follows from another finding: fix that first.`) : null,
     f.evidence?.length ? [h("h3", {}, say`Evidence`), grounds(f.evidence.slice(0, CONVINCE)),
@@ -168,7 +168,7 @@ export default function view(app) {
     for (const c of list.querySelectorAll("details")) open[c.open ? "add" : "delete"](c.firstChild.dataset.key);
     steady(line, verdict(d, known.endpoints, app));
     fill(top, h("h1", {}, all.length ? plural(all.filter((f) => f.role !== "consequence").length, "cause") : say`Nothing found`), h("span", { class: "grow" }),
-      menu(say`findings`, [[say`Table (CSV)`, () => saveCSV(["cause", "title", "role", "verdict", "share", "of", "subject", "onset", "end", "text"], all.map((f) => [f.cause, f.title, f.role, f.verdict, f.share, f.of, subject(f), clock(f.onset), f.end ? clock(f.end) : "", f.text]), say`findings`)], [say`All of it (JSON)`, () => saveJSON(d, say`findings`)], [say`Report (JSON)`, `api/report?from=${range.from}&to=${range.to}`]]));
+      menu(say`findings`, [[say`Table (CSV)`, () => saveCSV(["cause", "title", "role", "verdict", "share", "of", "subject", "onset", "end", "text"], all.map((f) => [f.cause, f.title, f.role, f.verdict, f.share, f.of, subject(f), clock(f.onset), f.end ? clock(f.end) : "", f.text]), "findings")], [say`All of it (JSON)`, () => saveJSON(d, "findings")], [say`Report (JSON)`, `api/report?from=${range.from}&to=${range.to}`]]));
     steady(list, all.length ? all.map((f, i) => card(f, app, open.has(keyOf(f)) || fresh && (app.route.cause ? keyOf(f).startsWith(app.route.cause) : i === 0)))
       : d.judged === null ? empty(say`Nothing was judged in this time yet.`, say`Findings come at the end of each window, a minute by default.`) : empty(say`No cause of slowness was found in this time.`, say`If something was slow: drag over that time in the time line to see what differed, choose a longer time above, or judge now: ${h("code", {}, "slowray why")}.`));
     for (const c of list.querySelectorAll("details.more-grounds")) c.open = open.has(c.firstChild.dataset.key);

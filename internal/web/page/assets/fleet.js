@@ -132,7 +132,7 @@ function head() {
 }
 
 function clockTold() {
-  $(say`clock`).textContent = isRelative() ? say`ago` : say`clock`;
+  $("clock").textContent = isRelative() ? say`ago` : say`clock`;
   $("clock").setAttribute("aria-label", isRelative() ? say`Times are before now; show time of day` : say`Times are of day; show time before now`);
 }
 

@@ -158,14 +158,14 @@ function head() {
     button("", clockwise, { id: "clock", title: say`Time of day or time before now (C)` }),
     button(h("i", { class: "theme", "aria-hidden": "true" }), themed, { id: "theme", "aria-label": say`Light or dark`, title: say`Light or dark (T)` }),
     button("?", help, { id: "help", "aria-label": say`Help and keys`, title: say`Help and keys (?)` }));
-  $(say`clock`).textContent = isRelative() ? say`ago` : say`clock`;
+  $("clock").textContent = isRelative() ? say`ago` : say`clock`;
   $("clock").setAttribute("aria-label", isRelative() ? say`Times are before now; show time of day` : say`Times are of day; show time before now`);
 }
 
 function clockwise() {
   setRelative(!isRelative());
   remember("slowray-clock", isRelative() ? "relative" : "clock");
-  $(say`clock`).textContent = isRelative() ? say`ago` : say`clock`;
+  $("clock").textContent = isRelative() ? say`ago` : say`clock`;
   $("clock").setAttribute("aria-label", isRelative() ? say`Times are before now; show time of day` : say`Times are of day; show time before now`);
   load();
 }

@@ -66,7 +66,7 @@ export default function view(app) {
     app.losses.set("proofs", d.losses);
     if (sign === last) return;
     last = sign;
-    steady(bar, h("h1", {}, say`Proofs`), h("small", { class: "soft" }, say`one change, measured before, with and after it`), h("span", { class: "grow" }), menu(say`proofs`, [[say`All of it (JSON)`, () => saveJSON(d, say`proofs`)]]));
+    steady(bar, h("h1", {}, say`Proofs`), h("small", { class: "soft" }, say`one change, measured before, with and after it`), h("span", { class: "grow" }), menu(say`proofs`, [[say`All of it (JSON)`, () => saveJSON(d, "proofs")]]));
     steady(list, all.length ? all.map(proof) : empty(say`No proof was made on this host yet.`, say`A finding that can be proved says how: slowray prove CAUSE --apply changes one thing, measures, and puts it back.`));
   }
   return { element, load };

@@ -27,7 +27,7 @@ export default function timeline(app) {
       { key: "p99_us", name: "p99", color: ink, cls: "total" }, { key: "p50_us", name: "p50", color: ink, dash: "4 3" },
       { key: "server_p99_us", name: say`server p99`, color: blue }, { key: "server_p50_us", name: say`server p50`, color: blue, dash: "4 3" }] }),
     ledger: new Chart(link, { title: say`Time breakdown`, note: say`mean of each request`, height: 170, format: micros, stack: true, series: parts.map((p) => ({ ...p })) }),
-    rps: new Chart(link, { title: say`Requests`, note: say`per second`, height: 130, format: rate, series: [{ key: "rps", name: say`requests`, color: "#5a7a96", area: true }, { key: say`errors`, name: say`errors`, color: "#cf3b36" }] }),
+    rps: new Chart(link, { title: say`Requests`, note: say`per second`, height: 130, format: rate, series: [{ key: "rps", name: say`requests`, color: "#5a7a96", area: true }, { key: "errors", name: say`errors`, color: "#cf3b36" }] }),
     net: new Chart(link, { title: say`Network`, height: 130, format: micros, series: [{ key: "network_us", name: say`network`, color: "#2f8a45" }, { key: "rtt_us", name: say`round trip`, color: "#a87b00", dash: "4 3" }] }),
     loss: new Chart(link, { title: say`Loss`, note: say`segments retransmitted`, height: 130, format: permille, series: [{ key: "loss_permille", name: say`lost`, color: "#cf3b36", area: true }] }),
   };
@@ -42,7 +42,7 @@ export default function timeline(app) {
   knobs();
 
   function knobs() {
-    fill(charts.time.tools, choice(say`Scale`, [["lin", say`linear`], ["log", "log"]], log ? "log" : "lin", (v) => { log = charts.time.log = v === "log"; knobs(); charts.time.draw(); }));
+    fill(charts.time.tools, choice(say`Scale`, [["lin", say`linear`], ["log", say`log`]], log ? "log" : "lin", (v) => { log = charts.time.log = v === "log"; knobs(); charts.time.draw(); }));
     fill(charts.ledger.tools, choice(say`Server time`, [["one", say`parts`], ["split", say`server split`]], split ? "split" : "one", (v) => { split = v === "split"; knobs(); if (shown) ledger(shown); }));
   }
 
