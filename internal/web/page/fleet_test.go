@@ -207,3 +207,24 @@ func TestPictureOfFleetDocs(t *testing.T) {
 	b.settle("fleet")
 	b.picture("fleet-page.png")
 }
+
+// TestFleetInChinese: each sentence of the fleet's page is the catalogue's.
+func TestFleetInChinese(t *testing.T) {
+	b := openAt(t, 1400, 900, aFleet(t, ""), "/?lang=zh")
+	b.settle("fleet")
+	for _, heading := range []string{"哪里有问题", "谁调用谁", "服务", "主机"} {
+		if !eval[bool](b, `[...document.querySelectorAll("h2")].some((h) => h.textContent === "`+heading+`")`) {
+			t.Errorf("no heading %s", heading)
+		}
+	}
+	for _, wide := range []int64{400, 1000, 1400} {
+		b.do(emulation.SetDeviceMetricsOverride(wide, 900, 1, wide < 600))
+		for _, theme := range []string{"light", "dark"} {
+			b.goTo(fmt.Sprintf("#/?theme=%s&last=%d", theme, wide), "fleet") // another time: it is asked for anew
+			if faults := eval[string](b, faultsScript); faults != "" {
+				t.Errorf("%d px, %s:\n%s", wide, theme, faults)
+			}
+			b.look(fmt.Sprintf("fleet-zh-%d-%s", wide, theme))
+		}
+	}
+}

@@ -112,15 +112,28 @@ func (m *mock) answer(w http.ResponseWriter, r *http.Request) {
 			status["now"] = noon + stopped
 		}
 	}
-	if !m.marks {
-		json.NewEncoder(w).Encode(answer)
-		return
-	}
 	text, err := json.Marshal(answer)
 	if err != nil {
 		panic(err)
 	}
-	w.Write(prose.ReplaceAll(text, []byte(`"⟪$1⟫"`)))
+	switch {
+	case m.marks:
+		text = prose.ReplaceAll(text, []byte(`"⟪$1⟫"`))
+	case r.URL.Query().Get("lang") == "zh":
+		chinese, err := language.New("zh")
+		if err != nil {
+			panic(err)
+		}
+		text = prose.ReplaceAllFunc(text, func(quoted []byte) []byte {
+			var english string
+			if json.Unmarshal(quoted, &english) != nil {
+				return quoted
+			}
+			b, _ := json.Marshal(chinese.Text(english))
+			return b
+		})
+	}
+	w.Write(text)
 }
 
 func number(r *http.Request, name string, otherwise int64) int64 {

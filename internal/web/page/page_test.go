@@ -298,7 +298,7 @@ func TestKeys(t *testing.T) {
 	b.until(`[...document.querySelectorAll(".chart .tick")].some((e) => e.textContent === "11:40")`)
 	b.do(chromedp.Click(`.strip-findings a:nth-child(3)`)) // opens the one that was chosen
 	b.settle("findings")
-	b.says(".finding[open]", "The CPU quota of a control group is used up", "docker update --cpus 2 booking")
+	b.says(".finding[open]", "The CPU quota throttles the service", "docker update --cpus 2 booking")
 	if n := b.number(`document.querySelectorAll(".finding[open]").length`); n != 1 {
 		t.Errorf("%d findings are open", n)
 	}

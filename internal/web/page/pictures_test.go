@@ -41,6 +41,9 @@ func TestPicturesOfDocs(t *testing.T) {
 	b.do(emulation.SetDeviceMetricsOverride(390, 780, 1.5, true))
 	b.goTo("#/?theme=dark&ep="+"served%7C4026531840%7C192.0.2.10%7C443%7Cnginx", "timeline")
 	b.look("phone")
+	b.do(emulation.SetDeviceMetricsOverride(1360, 850, 1, false), chromedp.Navigate(b.url+"/?lang=zh#/?theme=light&last=3600&ep="+"served%7C4026531840%7C192.0.2.10%7C443%7Cnginx"))
+	b.settle("timeline")
+	b.picture("page-timeline.zh-CN.png")
 }
 
 // TestPictureOfRecording makes the picture of a history that was recorded of

@@ -146,7 +146,7 @@ func TestWithTheServer(t *testing.T) {
 	b.look("real-difference")
 	b.do(chromedp.Evaluate(`document.querySelector(".slow tbody tr a").click()`, nil))
 	b.settle("request")
-	b.says(".summary", "retransmission")
+	b.says(".summary", "retrans")
 	b.says(".chain", "nginx", "198.51.100.7:3306 has not answered")
 	b.says(".waterfall", "retransmitted", "Total")
 	b.look("real-request")

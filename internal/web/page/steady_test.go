@@ -160,7 +160,7 @@ func TestPathOfARequest(t *testing.T) {
 		t.Errorf("%d bars of three steps", n)
 	}
 	b.goTo("#/?view=request&id="+shop[0].requests(lossFrom, lossTo)[0]["id"].(string), "request")
-	b.says("p.summary", "is spent at 198.51.100.7:3306: retransmission 210 ms")
+	b.says("p.summary", "is spent at 198.51.100.7:3306: retrans 210 ms")
 	b.says(".waterfall.path", "nginx", "shop-php", ":9000", "The other end is not on this host")
 	// Each step lies in the one that waited for it.
 	if got := eval[string](b, `(() => {

@@ -58,7 +58,7 @@ func sample(median float64, n int) object {
 	return object{"blocks": blocks, "median": median}
 }
 
-var proof = object{"schema": "slowray.prove/1", "at": noon - 240, "host": "shop-01", "cause": "firewall-drop", "title": "A firewall rule drops packets", "found": true, "service": object{"port": 443, "pid": 1812, "comm": "nginx", "requests_per_s": 412}, "applied": true,
+var proof = object{"schema": "slowray.prove/1", "at": noon - 240, "host": "shop-01", "cause": "firewall-drop", "title": "A firewall rule drops packets that requests wait for", "found": true, "service": object{"port": 443, "pid": 1812, "comm": "nginx", "requests_per_s": 412}, "applied": true,
 	"steps": []object{{"change": object{}, "was": "rule 3 of OUTPUT", "do": []string{"iptables -D OUTPUT 3"}, "undo": []string{"iptables -I OUTPUT 3 -p tcp --dport 3306 -m statistic --mode random --probability 0.03 -j DROP"}}},
 	"result": object{"verdict": "proved", "why": "p99 fell from 214 ms to 27 ms with the change, and rose again without it; so great a difference comes by chance once in 924 times.", "rounds": 1, "undone": true, "phases": []object{},
 		"effects": []object{

@@ -70,9 +70,9 @@ function number(x) {
 // evidence writes what was found, of which limit, in its unit, as internal/figure does.
 export function evidence(value, limit, unit = "") {
   const one = (v) => typeof v === "number" ? number(v) : typeof v === "string" ? v : JSON.stringify(v), some = limit !== undefined && limit !== null && limit !== "";
-  if (/^share( |$)/.test(unit) && value >= 0 && value <= 1) return `${percent(value)}${some && limit !== 1 ? say` of ${percent(limit)}` : ""}${unit.slice(5)}`;
+  if (/^share( |$)/.test(unit) && value >= 0 && value <= 1) return `${percent(value)}${some && limit !== 1 ? ` of ${percent(limit)}` : ""}${unit.slice(5)}`;
   const above = some && Number(value) > Number(limit);
-  return `${one(value)}${some && !above ? say` of ${one(limit)}` : ""}${unit ? ` ${unit}` : ""}${above ? say`, limit ${one(limit)}` : ""}`;
+  return `${one(value)}${some && !above ? ` of ${one(limit)}` : ""}${unit ? ` ${unit}` : ""}${above ? `, limit ${one(limit)}` : ""}`;
 }
 
 // ticks are about n round values from 0 (or low) to high.

@@ -1,6 +1,6 @@
 // Findings: what is wrong, since when, how sure, and how to fix it.
 
-import { say, columns } from "./language.js";
+import { say, columns, marks } from "./language.js";
 import { h, clean, button, fill, steady, empty, name, tells } from "./dom.js";
 import { count, evidence, micros, percent, plural, rate } from "./figure.js";
 import { clock, span, moment, other, now } from "./clock.js";
@@ -132,7 +132,7 @@ export function verdict(d, endpoints, app) {
   if (roots.length) {
     const e = first(endpoints || [], d.findings), errors = e?.requests > 0 ? e.errors / e.requests : 0, f = sorted(roots)[0];
     const text = e ? [name(who(e), "strong"), ` :${e.port}\u2003p99 ${micros(e.total_us?.p99)}`, errors >= 0.005 ? say`, ${percent(errors)} errors` : ""] : [subject(f)];
-    return line(say`PROBLEM`, "problem", text, over(f) ? `, ${lasted(f)}` : say` since ${moment(f.onset)}`, roots.length > 1 ? `; ${plural(roots.length, "cause")}` : "");
+    return line(say`PROBLEM`, "problem", text, over(f) ? `${marks.comma}${lasted(f)}` : say` since ${moment(f.onset)}`, roots.length > 1 ? `${marks.semicolon}${plural(roots.length, "cause")}` : "");
   }
   if (d.judged === null) return line(say`UNKNOWN`, "unknown", say`nothing was judged in this time yet: a window is judged at its end, each minute by default`);
   const unchecked = d.not_checked?.length || 0, out = d.ruled_out?.length || 0;

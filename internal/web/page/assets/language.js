@@ -62,6 +62,9 @@ function joined(list) {
 // columns is how wide a text is, in Latin letters: Chinese characters are nearly two.
 export const columns = (text) => text.length + (text.match(/[\u2e80-\uffef]/gu)?.length || 0) * 0.8;
 
+// marks are the punctuation between texts.
+export const marks = words ? { comma: "，", semicolon: "；", colon: "：", stop: "。" } : { comma: ", ", semicolon: "; ", colon: ": ", stop: ". " };
+
 // counted is a number of things: plural of figure.js.
 export const counted = (n, one, many) => words?.[`{1} ${many}`]?.replace("{1}", () => n) ?? `${n} ${one}`;
 

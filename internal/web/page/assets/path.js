@@ -1,7 +1,7 @@
 // The path of a request through this host: client → proxy → application → database,
 // each step with its own parts, where the server could join their records.
 
-import { say } from "./language.js";
+import { say, marks } from "./language.js";
 import { h, s, name, clean, tells } from "./dom.js";
 import { micros, percent, plural, ticks } from "./figure.js";
 import { shares } from "./parts.js";
@@ -56,12 +56,12 @@ function most(hops) {
 
 export function where(hops) {
   const x = most(hops);
-  return `${x.who} ${x.share}${x.part ? `, ${x.part}` : ""}`;
+  return `${x.who} ${x.share}${x.part ? `${marks.comma}${x.part}` : ""}`;
 }
 
 export function summary(hops) {
   const x = most(hops);
-  return say`${x.share} of it, ${micros(x.us)}, is spent at ${x.who}${x.part ? `: ${x.part}` : ""}.`;
+  return say`${x.share} of it, ${micros(x.us)}, is spent at ${x.who}${x.part ? `${marks.colon}${x.part}` : ""}.`;
 }
 
 // draw puts the parts of a step into an svg of 1000 units for `end` µs.
@@ -99,7 +99,7 @@ export function waterfall(app, hops, id) {
         h("span", { role: "cell", class: "wf-name", css: { "padding-left": `${x.hop.depth * 14}px` } }, h("a", { href: app.address({ view: "request", id: x.r.id }), "aria-current": here ? "true" : undefined, "data-key": x.r.id }, name(x.hop.served ? x.who : x.r.peer_addr)), h("span", { class: "soft mono" }, ` :${x.port}`)),
         h("b", { role: "cell", class: "n" }, micros(x.us)), h("span", { role: "cell", class: "n soft" }, micros(Math.max(0, own(list, i)))),
         tells(h("div", { role: "cell", class: "wf-bar" }, bar), () => about(x.r.ledger_us)),
-        h("p", { class: "wf-text", role: "cell" }, x.r.label ? [name(x.r.label, "mono"), " · "] : null, shares(x.r.ledger_us, true).sort((a, b) => b.us - a.us).slice(0, 3).map((p) => `${p.part.name} ${micros(p.us)}`).join(", "),
+        h("p", { class: "wf-text", role: "cell" }, x.r.label ? [name(x.r.label, "mono"), " · "] : null, shares(x.r.ledger_us, true).sort((a, b) => b.us - a.us).slice(0, 3).map((p) => `${p.part.name} ${micros(p.us)}`).join(marks.comma),
           x.hop.served ? null : say`. The other end is not on this host, or its record is not kept.`,
           ends.length === 2 ? [" · ", h("a", { href: app.address({ view: "request", id: x.hop.called.id }), "data-key": x.hop.called.id }, say`as its caller saw it`)] : null));
     }));

@@ -1,6 +1,6 @@
 // Proofs: one change made, measured and put back; blocks before, with and after it.
 
-import { say } from "./language.js";
+import { say, marks } from "./language.js";
 import { h, s, clean, steady, empty, tells } from "./dom.js";
 import { nanos, micros, percent, rate, plural } from "./figure.js";
 import { clock, ago } from "./clock.js";
@@ -55,7 +55,7 @@ function proof(p, i) {
           e.ratio > 0 ? h("small", {}, `×${e.ratio.toPrecision(2)}${e.high > 0 ? say` (${e.low.toPrecision(2)} to ${e.high.toPrecision(2)}, ${percent(e.confidence)} sure)` : ""}`) : null, h("span", { class: "grow" }), menu(e.metric, [[say`Drawing (SVG)`, () => saveSVG(svg, `${p.cause} ${e.metric}`)]])), svg);
       }),
       (p.steps || []).map((x) => h("div", { class: "commands" }, h("span", { class: "soft" }, x.was ? say`was ${clean(x.was, 120)}` : say`changed`), h("pre", { tabindex: "0" }, [...(x.do || []), ...(x.undo || []).map((u) => `# back: ${u}`)].map((c) => clean(c, 1000)).join("\n")))),
-      h("p", { class: "soft" }, r ? `${plural(r.rounds || 1, "round")}. ${r.undone ? say`The change was put back.` : p.kept ? say`The change was kept: ${clean(p.kept, 300)}.` : say`The change was not put back: slowray undo.`}` : "")));
+      h("p", { class: "soft" }, r ? `${plural(r.rounds || 1, "round")}${marks.stop}${r.undone ? say`The change was put back.` : p.kept ? say`The change was kept: ${clean(p.kept, 300)}.` : say`The change was not put back: slowray undo.`}` : "")));
 }
 
 export default function view(app) {

@@ -1,6 +1,6 @@
 // One request: its time part by part, who waited for what, and what its thread did.
 
-import { say } from "./language.js";
+import { say, marks } from "./language.js";
 import { h, s, name, clean, fill, empty } from "./dom.js";
 import { micros, percent, small, bytes, count, plural, ticks } from "./figure.js";
 import { clock, ago } from "./clock.js";
@@ -54,7 +54,7 @@ function waterfall(r) {
       return h("div", { class: `wf-row ${x.inner ? "inner" : ""} ${x.after ? "aside" : ""} ${minor ? "minor" : ""}`, role: "row", data: { part: x.p.key } },
         h("span", { role: "cell", class: "wf-name" }, h("i", { class: "dot", css: { background: x.after ? "transparent" : x.p.color } }), x.p.name), h("b", { role: "cell", class: "n" }, micros(x.us)),
         h("span", { role: "cell", class: "n soft" }, x.after ? say`not in total` : small(x.us / (r.total_us || 1))), h("div", { role: "cell", class: "wf-bar" }, bar),
-        h("p", { class: "wf-text", role: "cell", title: minor ? x.text : null }, h("b", {}, x.who), x.who ? ". " : "", x.text, x.p.key === "server" && list.some((y) => y.inner) ? say` What it did then stands beneath, summed up, in no order.` : ""));
+        h("p", { class: "wf-text", role: "cell", title: minor ? x.text : null }, h("b", {}, x.who), x.who ? marks.stop : "", x.text, x.p.key === "server" && list.some((y) => y.inner) ? say` What it did then stands beneath, summed up, in no order.` : ""));
     }),
     h("div", { class: "wf-row sum", role: "row" }, h("span", { role: "cell" }, say`Total`), h("b", { role: "cell", class: "n" }, micros(r.total_us)), h("span", { role: "cell", class: "n soft" }, "100 %"), h("div", { role: "cell", class: "wf-bar" })));
 }

@@ -1,6 +1,6 @@
 // Requests one by one: the slowest, or as they came.
 
-import { say } from "./language.js";
+import { say, marks } from "./language.js";
 import { h, s, name, clean, steady, empty, quiet, choice, tells } from "./dom.js";
 import { micros, count, percent, plural } from "./figure.js";
 import { moment, other } from "./clock.js";
@@ -34,7 +34,7 @@ function bar(r, most) {
 
 export function top(r) {
   const list = shares(r.ledger_us, true).sort((a, b) => b.us - a.us), sum = r.total_us || 1;
-  return list.slice(0, 2).filter((x, i) => i === 0 || x.us / sum > 0.1).map((x) => `${x.part.name} ${percent(x.us / sum)}`).join(", ");
+  return list.slice(0, 2).filter((x, i) => i === 0 || x.us / sum > 0.1).map((x) => `${x.part.name} ${percent(x.us / sum)}`).join(marks.comma);
 }
 
 // label is what was asked for, of the first step that tells it.
@@ -80,7 +80,7 @@ export default function view(app) {
     };
     const eps = (known.endpoints || []).slice(0, 300).map((e) => [e.key, clean(`${e.side === "served" ? say`in` : say`out`} ${e.process?.comm || "?"} ${e.addr}:${e.port}`, 60)]);
     if (r.ep && !eps.some(([k]) => k === r.ep)) eps.push([r.ep, clean(r.ep.split("|").slice(2).join(" "), 60)]);
-    steady(bar, h("h1", {}, say`Requests`), h("small", { class: "soft" }, [total === null ? d.stand_for ? plural(d.stand_for, "request") : say`more than can be counted` : d.stand_for > total ? say`${count(total)} stored, which stand for ${count(d.stand_for)}` : plural(total, "request"), more ? r.sort === "time" ? say`the latest ${count(shown)} are shown` : say`the slowest ${count(shown)} are shown` : "", lines < shown && total !== null ? say`drawn in ${plural(lines, "line")}` : ""].filter(Boolean).join(", ")), h("span", { class: "grow" }),
+    steady(bar, h("h1", {}, say`Requests`), h("small", { class: "soft" }, [total === null ? d.stand_for ? plural(d.stand_for, "request") : say`more than can be counted` : d.stand_for > total ? say`${count(total)} stored, which stand for ${count(d.stand_for)}` : plural(total, "request"), more ? r.sort === "time" ? say`the latest ${count(shown)} are shown` : say`the slowest ${count(shown)} are shown` : "", lines < shown && total !== null ? say`drawn in ${plural(lines, "line")}` : ""].filter(Boolean).join(marks.comma)), h("span", { class: "grow" }),
       pick(say`Endpoint`, "ep", [["", say`all endpoints`], ...eps]), pick(say`Side`, "side", [["", say`in and out`], ["served", say`in: answered here`], ["called", say`out: called from here`]]), pick(say`Least time`, "slow", least), pick(say`Status`, "status", [["", say`any status`], ["ok", "ok"], ["error", say`errors`]]),
       choice(say`Order`, [["slow", say`slowest`], ["time", say`latest`]], r.sort || "slow", (v) => app.go({ sort: v === "slow" ? null : v })),
       menu(say`requests`, [[say`Table (CSV)`, query("api/requests", { ...q, limit: MOST, format: "csv" })], [say`All of it (JSON)`, query("api/requests", { ...q, limit: MOST })]]));

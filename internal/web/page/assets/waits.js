@@ -1,6 +1,6 @@
 // The wait graph: who waits for whom, to the last hop.
 
-import { say } from "./language.js";
+import { say, marks } from "./language.js";
 import { h, s, name, clean, steady, fill, empty, choice, tells } from "./dom.js";
 import { seconds, plural } from "./figure.js";
 import { cycles, layers } from "./layout.js";
@@ -41,8 +41,8 @@ export default function view(app) {
       return fill(told, empty(data.because ? clean(data.because, 300) : say`No thread was seen waiting for another in this time.`, say`Waits are sampled while requests are slow. Choose a time in which something was slow, or ask now: slowray wait PID.`));
     }
     const culprits = nodes.filter((n) => ends.has(n.id)).sort((a, b) => (ends.get(b.id) || 0) - (ends.get(a.id) || 0));
-    fill(told, stuck.slice(0, 3).map((c) => h("p", { class: "alarm" }, h("b", {}, c.nodes.length > 1 ? say`They wait for each other: ` : say`It waits for itself: `), c.nodes.map((id) => label(names.get(id))).join(" → "), ". ", say`None of them can go on by itself.`)),
-      culprits.length ? h("p", { class: "summary" }, say`At the end of the chains: `, culprits.slice(0, 3).map((n, i) => [i ? ", " : "", name(label(n), "strong"), ends.get(n.id) > 0 ? say` (${seconds(ends.get(n.id))} of waiting)` : ""]), ".") : null);
+    fill(told, stuck.slice(0, 3).map((c) => h("p", { class: "alarm" }, h("b", {}, c.nodes.length > 1 ? say`They wait for each other: ` : say`It waits for itself: `), c.nodes.map((id) => label(names.get(id))).join(" → "), marks.stop, say`None of them can go on by itself.`)),
+      culprits.length ? h("p", { class: "summary" }, say`At the end of the chains: `, culprits.slice(0, 3).map((n, i) => [i ? marks.comma : "", name(label(n), "strong"), ends.get(n.id) > 0 ? say` (${seconds(ends.get(n.id))} of waiting)` : ""]), marks.stop) : null);
     picture(nodes, edges, by, held, ends);
     worded(names);
     const left = (data.chains || []).length - drawn.length;
