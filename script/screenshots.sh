@@ -2,13 +2,18 @@
 # screenshots.sh [DIR]: makes the pictures of the page anew, in docs or DIR:
 #
 #   page-*.png, fleet-page.png   of a made-up host and fleet, the same each time: they
-#                                need Chromium, and neither root nor ClickHouse
+#                                need Chromium and a Chinese font (page-timeline.zh-CN.png),
+#                                and neither root nor ClickHouse
 #   page-six-phases.png          of a recording of the lab's tcprt-six-phases, which needs
 #                                root, two minutes, and a host that does nothing else
 cd "$(dirname "$0")/.."
 pictures=$(realpath "${1:-docs}")
 command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || {
 	echo 'screenshots: Chromium is missing: apt-get install chromium' >&2
+	exit 1
+}
+[ -n "$(fc-list :lang=zh 2>/dev/null)" ] || {
+	echo 'screenshots: a Chinese font is missing: apt-get install fontconfig fonts-wqy-microhei' >&2
 	exit 1
 }
 make() { SLOWRAY_PICTURES=$pictures go test -count=1 ./internal/web/page -run "^($1)\$"; }

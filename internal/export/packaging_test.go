@@ -18,6 +18,8 @@ const (
 	dashboardFile = "../../packaging/grafana/slowray.json"
 	rulesFile     = "../../packaging/prometheus/slowray.rules.yml"
 	docsFile      = "../../docs/export.md"
+	queriesFile   = "../../docs/export-queries.md"
+	otlpFile      = "../../docs/export-otlp.md"
 )
 
 // dashboardQueries are the queries of the dashboard's panels, by panel, with its
@@ -169,10 +171,10 @@ func TestQueriesParse(t *testing.T) {
 	}
 }
 
-// documentedQueries are those of docs/export.md, in its blocks of promql.
+// documentedQueries are those of docs/export-queries.md, in its blocks of promql.
 func documentedQueries(t *testing.T) []string {
 	t.Helper()
-	data, err := os.ReadFile(docsFile)
+	data, err := os.ReadFile(queriesFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +193,7 @@ func documentedQueries(t *testing.T) []string {
 		}
 	}
 	if len(out) == 0 {
-		t.Fatal("docs/export.md has no query")
+		t.Fatal("docs/export-queries.md has no query")
 	}
 	return out
 }
@@ -217,13 +219,19 @@ func TestDocumentation(t *testing.T) {
 		}
 	}
 	known := exported()
-	for _, name := range metricName.FindAllString(text, -1) {
-		if !known(name) {
-			t.Errorf("docs/export.md tells of %s, which is not exported", name)
+	for _, file := range []string{docsFile, queriesFile, otlpFile} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range metricName.FindAllString(string(data), -1) {
+			if !known(name) {
+				t.Errorf("%s tells of %s, which is not exported", file, name)
+			}
 		}
 	}
 	for _, q := range documentedQueries(t) {
-		checkQuery(t, "docs/export.md", q)
+		checkQuery(t, "docs/export-queries.md", q)
 	}
 }
 

@@ -35,7 +35,7 @@ type Request struct {
 var origin Request
 
 // Requests are the fields of a stored request, in the order of their columns.
-// docs/history.md tells what each holds.
+// docs/history-columns.md tells what each holds.
 var Requests = func() []Field {
 	o := &origin
 	list := []Field{

@@ -11,7 +11,7 @@ import (
 )
 
 // requestRow is a row of requests/…: the columns of a stored request. Times are
-// microseconds. docs/history.md tells what each column holds.
+// microseconds. docs/history-columns.md tells what each column holds.
 type requestRow struct {
 	Start         int64  `parquet:"start,timestamp(microsecond),delta"`
 	TotalUS       int64  `parquet:"total_us,delta"`

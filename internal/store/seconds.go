@@ -13,7 +13,7 @@ import (
 )
 
 // secondRow is a row of seconds/…, seconds10/… and minutes5/…: what one endpoint
-// did in some time. Rows of the same endpoint and time add up. docs/history.md
+// did in some time. Rows of the same endpoint and time add up. docs/history-columns.md
 // tells what each column holds.
 type secondRow struct {
 	At            int64  `parquet:"start,timestamp(microsecond),delta"` // the beginning

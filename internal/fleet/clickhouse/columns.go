@@ -9,7 +9,7 @@ import (
 	"github.com/slowray/slowray/internal/schema"
 )
 
-// The tables' columns: by the names of docs/history.md, which tells what each holds.
+// The tables' columns: by the names of docs/history-columns.md, which tells what each holds.
 // They are written down once, and everything else follows the lists: the tables, the
 // columns that are sent, and those that are asked for.
 
