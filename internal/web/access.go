@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slowray/slowray/internal/language"
 	"github.com/slowray/slowray/internal/web/page"
 )
 
@@ -108,9 +109,13 @@ func (s *server) withToken(next http.Handler, w http.ResponseWriter, r *http.Req
 			Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https", MaxAge: 30 * 24 * 3600})
 		// The token must not stay in the address, which histories keep. Not a
 		// redirect: after one from another site a strict cookie is not sent.
-		w.Header().Set("Refresh", "0; url=/")
+		to := "/"
+		if lang := r.URL.Query().Get("lang"); slices.Contains(language.Names(), lang) {
+			to += "?lang=" + lang
+		}
+		w.Header().Set("Refresh", "0; url="+to)
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Write([]byte("<!DOCTYPE html><title>slowray</title><p><a href=\"/\">To the page</a>\n"))
+		w.Write([]byte("<!DOCTYPE html><title>slowray</title><p><a href=\"" + to + "\">To the page</a>\n"))
 		return
 	}
 	if scheme, given, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") && sameToken(strings.TrimSpace(given), s.opt.Token) {

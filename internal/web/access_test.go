@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,6 +48,12 @@ func TestToken(t *testing.T) {
 	}
 	if w := try("/?token="+token[1:], nil); w.Code != http.StatusUnauthorized || w.Header().Get("Set-Cookie") != "" {
 		t.Errorf("a wrong token in the address: %d %v", w.Code, w.Header())
+	}
+	for lang, to := range map[string]string{"zh": "/?lang=zh", "xx": "/", `zh"><b>`: "/"} { // the language stays in the address
+		w := try("/?token="+token+"&lang="+url.QueryEscape(lang), nil)
+		if got := w.Header().Get("Refresh"); got != "0; url="+to || !strings.Contains(w.Body.String(), `<a href="`+to+`">`) {
+			t.Errorf("lang=%s: %q, %s", lang, got, w.Body)
+		}
 	}
 	w := try("/?token="+token, nil)
 	cookies := w.Result().Cookies()

@@ -188,7 +188,7 @@ function foot() {
   const { status } = app, lost = new Map();
   for (const list of [status?.losses, ...app.losses.values()]) for (const l of list || []) lost.set(l.what, Math.max(lost.get(l.what) || 0, l.count || 0));
   const cost = status?.stats?.cost_cpu_share;
-  const rows = [...lost].map(([what, n]) => h("li", {}, clean(what, 300), n > 0 ? `: ${count(n)}` : ""));
+  const rows = [...lost].map(([what, n]) => h("li", {}, n > 0 ? say`${clean(what, 300)}: ${count(n)}` : clean(what, 300)));
   const open = $("lost")?.open || false;
   steady($("foot"), rows.length ? h("details", { id: "lost", open }, h("summary", {}, say`Sampled or lost: ${plural(rows.length, "entry", "entries")}`), h("ul", {}, rows)) : h("span", { id: "lost" }, say`Complete: nothing of this was sampled or lost.`),
     sent(status?.shipping),
