@@ -220,7 +220,8 @@ func TestFleetInChinese(t *testing.T) {
 	for _, wide := range []int64{400, 1000, 1400} {
 		b.do(emulation.SetDeviceMetricsOverride(wide, 900, 1, wide < 600))
 		for _, theme := range []string{"light", "dark"} {
-			b.goTo(fmt.Sprintf("#/?theme=%s&last=%d", theme, wide), "fleet") // another time: it is asked for anew
+			b.do(chromedp.Evaluate(`location.hash = "#/?theme=`+theme+`"`, nil)) // nothing is asked for anew
+			b.until(`document.documentElement.dataset.theme === "` + theme + `"`)
 			if faults := eval[string](b, faultsScript); faults != "" {
 				t.Errorf("%d px, %s:\n%s", wide, theme, faults)
 			}

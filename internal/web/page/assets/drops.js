@@ -1,6 +1,6 @@
 // Dropped packets, layer by layer, in the order a packet meets them.
 
-import { say } from "./language.js";
+import { say, marks } from "./language.js";
 import { h, name, clean, steady, empty } from "./dom.js";
 import { count, percent, plural } from "./figure.js";
 import { menu, saveCSV, saveJSON } from "./export.js";
@@ -32,7 +32,7 @@ export default function view(app) {
       h("div", { class: "head" }, h("b", {}, title(l)), h("span", { class: "n" }, count(l.packets)), h("span", { class: "n soft" }, percent(l.share ?? l.packets / all)), h("span", { class: "meter", "aria-hidden": "true" }, h("i", { css: { width: `${Math.max(0.6, l.packets / most * 100)}%` } }))),
       h("table", { class: "plain" }, (l.rows || []).slice(0, 40).map((r) => h("tr", {}, h("td", { class: "n" }, count(r.packets)), h("td", {}, r.way ? h("span", { class: "way" }, clean(r.way, 8)) : null, " ", name(r.what || say`not known`)), h("td", { class: "soft" }, name(r.where), ends(r.flows)), h("td", { class: "soft source" }, r.source ? name(r.source) : "")))))))
       : empty(d.because ? clean(d.because, 300) : say`No packet was dropped on this host in this time.`, d.because ? "" : say`Loss on the way to another host shows as retransmissions in the time line.`),
-    layers.length && d.clean?.length ? h("p", { class: "soft" }, say`No drops at: ${d.clean.map((x) => titles[x] || clean(x, 40)).join(", ")}.`) : null,
+    layers.length && d.clean?.length ? h("p", { class: "soft" }, say`No drops at: ${d.clean.map((x) => titles[x] || clean(x, 40)).join(marks.comma)}.`) : null,
     d.not_checked?.length ? h("p", { class: "soft" }, say`Not watched: ${d.not_checked.map((x) => `${clean(x.cause, 60)} (${clean(x.because, 200)})`).join("; ")}.`) : null);
   }
   return { element, load };
