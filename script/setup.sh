@@ -23,7 +23,7 @@ packages() {
 		packages demo
 		packages fleet-demo
 		packages release
-		echo iptables conntrack util-linux tcpdump sysbench chromium prometheus zsh fish groff-base
+		echo iptables conntrack util-linux tcpdump sysbench chromium prometheus prometheus-alertmanager zsh fish groff-base
 		;;
 	lab)
 		packages demo
