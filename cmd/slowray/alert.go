@@ -14,9 +14,6 @@ import (
 	"github.com/slowray/slowray/internal/printable"
 )
 
-// alertsDir is where record keeps what is open and what waits to be sent.
-const alertsDir = "/var/lib/slowray/alerts"
-
 type alertCmd struct {
 	Test   alertTestCmd   `cmd:"" help:"Send a test message to the receivers of a file of rules."`
 	Status alertStatusCmd `cmd:"" help:"Show which incidents are open, and what became of messages."`
@@ -71,7 +68,7 @@ func (c *alertTestCmd) Run(ctx context.Context, s *streams) error {
 
 type alertStatusCmd struct {
 	JSON bool   `name:"json" help:"Print JSON."`
-	Dir  string `default:"/var/lib/slowray/alerts" hidden:""`
+	Dir  string `default:"/var/lib/slowray/alerts" placeholder:"D" complete:"dirs" help:"Where they are kept: next to the history (${default})."`
 }
 
 // Help is printed by --help, above the flags.

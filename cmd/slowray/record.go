@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -148,7 +149,7 @@ func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPag
 	}
 	var alerts sync.WaitGroup
 	if rules != nil {
-		a, err := alert.New(alert.Options{Config: rules, Dir: alertsDir, Host: cmp.Or(c.Host, name), Page: page.publicAddress(), Window: c.Window,
+		a, err := alert.New(alert.Options{Config: rules, Dir: filepath.Join(filepath.Dir(filepath.Clean(c.Dir)), "alerts"), Host: cmp.Or(c.Host, name), Page: page.publicAddress(), Window: c.Window,
 			Say: func(text string) { told.trouble(errors.New(text)) }})
 		if err != nil {
 			return err

@@ -35,8 +35,10 @@ const (
 	flapTime = time.Hour
 	// longestHold is how long harm has to be away at most.
 	longestHold = 30 * time.Minute
-	mostOpen    = 256
-	mostFlaps   = 1024
+	// together is how long after one service another suffers from the same.
+	together  = 10 * time.Second
+	mostOpen  = 256
+	mostFlaps = 1024
 )
 
 // MarshalJSON writes it as it is read.
@@ -70,8 +72,9 @@ func (x *incidents) harm(now time.Time, harms []Harm) {
 	x.fire(now)
 }
 
-// of is the incident that a service's harm belongs to: one that it is part of, else the
-// one whose cause is not known yet, else one that has just begun; else a new one.
+// of is the incident that a service's harm belongs to: one that it is part of, else one
+// that has just begun, as what calls a service that hangs suffers a moment later; else a
+// new one.
 func (x *incidents) of(service string, now time.Time) *open {
 	for _, o := range x.Open {
 		if slices.ContainsFunc(o.Services, func(s Service) bool { return s.Name == service }) {
@@ -79,7 +82,7 @@ func (x *incidents) of(service string, now time.Time) *open {
 		}
 	}
 	for _, o := range x.Open {
-		if o.Key == "" || now.Sub(o.Began) < time.Duration(x.c.ResolveAfter) {
+		if now.Sub(o.Began) < together {
 			return o
 		}
 	}
@@ -131,7 +134,7 @@ func (x *incidents) window(start, end time.Time, r *diagnose.Report) {
 		if f.Role != cause.RoleCause {
 			continue // folded into what it follows from
 		}
-		key := fmt.Sprint(diagnose.IdentityOf(f))
+		key := keyOf(f)
 		o := cmp.Or(x.known(key), x.adopt(key))
 		if o == nil {
 			o = x.begin(key, diagnose.Onset(f, start))
@@ -156,6 +159,16 @@ func (x *incidents) window(start, end time.Time, r *diagnose.Report) {
 	}
 	x.expire(end)
 	x.fire(end)
+}
+
+// keyOf says which findings are one incident: the same program may be another process
+// by now.
+func keyOf(f *cause.Finding) string {
+	s := f.Subject
+	if s.Comm != "" || s.Port != 0 {
+		s.PID = 0
+	}
+	return fmt.Sprint(f.Cause, s)
 }
 
 // suffer notes a service of which the account of a window tells.
