@@ -135,7 +135,7 @@ func (x *incidents) window(start, end time.Time, r *diagnose.Report) {
 			continue // folded into what it follows from
 		}
 		key := keyOf(f)
-		o := cmp.Or(x.known(key), x.adopt(key))
+		o := cmp.Or(x.known(key), x.adopt(key, f, r, len(met) == 0))
 		if o == nil {
 			o = x.begin(key, diagnose.Onset(f, start))
 		}
@@ -211,10 +211,17 @@ func (x *incidents) known(key string) *open {
 	return nil
 }
 
-// adopt gives harm whose cause was not known its cause.
-func (x *incidents) adopt(key string) *open {
+// adopt gives harm whose cause was not known its cause: on the service that it is about, or,
+// of what explains most, on any that suffers.
+func (x *incidents) adopt(key string, f *cause.Finding, r *diagnose.Report, first bool) *open {
+	about := func(s Service) bool {
+		if strings.HasSuffix(s.Name, ":"+strconv.Itoa(f.Subject.Port)) {
+			return true
+		}
+		return first && slices.ContainsFunc(r.Account.Victims, func(v cause.Victim) bool { return s.Name == serviceName(v.Comm, v.Addr, v.Port) })
+	}
 	for _, o := range x.Open {
-		if o.Key == "" {
+		if o.Key == "" && slices.ContainsFunc(o.Services, about) {
 			o.Key = key
 			x.hold(o)
 			return o
