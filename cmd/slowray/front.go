@@ -36,7 +36,7 @@ const (
 // not have one: whoever stops or kills what records, or changes a host, means the process
 // that holds the history, or the lease.
 var frontless = []string{
-	"replay", "compare", "page", "causes", "fleet", "lab", "completion", "man", "complete", "record", "prove", "tune", "undo",
+	"replay", "compare", "page", "causes", "fleet", "lab", "completion", "man", "complete", "record", "prove", "tune", "undo", "mcp", "alert",
 }
 
 // needsFront says that a command line is run by a child. Without root a process cannot be

@@ -51,6 +51,8 @@ type cli struct {
 	Prove    proveCmd    `cmd:"" help:"Prove a cause: change one thing, measure before, with and after it, and put it back."`
 	Undo     undoCmd     `cmd:"" help:"Put back what slowray has changed and left, or list it."`
 	Fleet    fleetCmd    `cmd:"" help:"Many hosts: their histories in one ClickHouse."`
+	MCP      mcpCmd      `cmd:"" name:"mcp" help:"Answer assistants: a server of the Model Context Protocol that only reads."`
+	Alert    alertCmd    `cmd:"" help:"Alerts of slowray record: try the receivers, show what is open."`
 	Lab      labCmd      `cmd:"" help:"Incidents to try slowray on, in private network namespaces."`
 
 	Completion completionCmd `cmd:"" help:"Print the script by which a shell completes slowray: bash, zsh or fish."`

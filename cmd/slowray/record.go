@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/slowray/slowray/internal/alert"
 	"github.com/slowray/slowray/internal/export"
 	"github.com/slowray/slowray/internal/record"
 	"github.com/slowray/slowray/internal/store"
@@ -33,8 +36,9 @@ type recordCmd struct {
 	Labels     bool           `help:"Also keep what was asked for: method and path, statement or command."`
 	Silent     bool           `help:"Ask no server for its status."`
 	shipFlags
-	Status     bool `help:"Only tell how far what is sent by --to is: of the recorder that records into --dir now, or did last."`
-	JSON       bool `name:"json" help:"Print what is found, and what goes wrong, as JSON: one object a line."`
+	Alerts     string `placeholder:"FILE" complete:"files" help:"Notify people when harm to requests begins and ends, by the rules in this file: Alertmanager, PagerDuty, webhooks, Slack, commands (docs/alerts.md)."`
+	Status     bool   `help:"Only tell how far what is sent by --to is: of the recorder that records into --dir now, or did last."`
+	JSON       bool   `name:"json" help:"Print what is found, and what goes wrong, as JSON: one object a line."`
 	budgetFlag `embed:""`
 }
 
@@ -106,6 +110,12 @@ func (c *recordCmd) Run(ctx context.Context, s *streams) error {
 			return fmt.Errorf("record: %w", err)
 		}
 	}
+	var rules *alert.Config
+	if c.Alerts != "" {
+		if rules, err = alert.Load(c.Alerts); err != nil {
+			return fmt.Errorf("record: --alerts: %w", err)
+		}
+	}
 	size, _ := byteSize(c.MaxSize)
 	told := newRecordLog(s, c.JSON)
 	sent, err := c.ship(func(text string) { told.trouble(errors.New(text)) })
@@ -116,7 +126,7 @@ func (c *recordCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return fmt.Errorf("record: %w", stateHint(err))
 	}
-	err = c.record(ctx, told, page, history, sent)
+	err = c.record(ctx, told, page, history, sent, rules)
 	// What was added is written, whatever else went wrong.
 	if closing := history.Close(); err == nil {
 		err = closing
@@ -128,7 +138,7 @@ func (c *recordCmd) Run(ctx context.Context, s *streams) error {
 }
 
 // record records into a store, and tells others of it.
-func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPage, history *store.Store, sent *shipping) error {
+func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPage, history *store.Store, sent *shipping, rules *alert.Config) error {
 	told.targets, page.targets = sent.status, sent.status
 	var rec *record.Recorder
 	name, _ := os.Hostname()
@@ -136,6 +146,20 @@ func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPag
 	sinks := []record.Sink{told, page.exporter}
 	if sent.shipper != nil {
 		sinks = append(sinks, &sent.runs)
+	}
+	var alerts sync.WaitGroup
+	if rules != nil {
+		a, err := alert.New(alert.Options{Config: rules, Dir: filepath.Join(filepath.Dir(filepath.Clean(c.Dir)), "alerts"), Host: cmp.Or(c.Host, name), Page: page.publicAddress(), Window: c.Window,
+			Say: func(text string) { told.trouble(errors.New(text)) }})
+		if err != nil {
+			return err
+		}
+		sinks = append(sinks, a)
+		// Until the last window was judged.
+		sending, stop := context.WithCancel(context.WithoutCancel(ctx))
+		alerts.Go(func() { a.Run(sending) })
+		defer alerts.Wait()
+		defer stop()
 	}
 	push := func(context.Context) {}
 	if c.OTLP != "" {

@@ -68,6 +68,14 @@ func (p *servedPage) address() string {
 	return web.URL(p.listener.Address(), p.token)
 }
 
+// publicAddress is address without the token, to be sent to others.
+func (p *servedPage) publicAddress() string {
+	if p.port() == 0 {
+		return ""
+	}
+	return web.URL(p.listener.Address(), "")
+}
+
 // port is the TCP port that is listened on, 0 when there is none.
 func (p *servedPage) port() uint16 {
 	if p.listener == nil {

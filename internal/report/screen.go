@@ -83,19 +83,28 @@ func consequencesOf(r *diagnose.Report, f *cause.Finding) (list []*cause.Finding
 
 // verdict writes one line: whether there is a problem, of which service, and how bad it is.
 func (p *printer) verdict(r *diagnose.Report) {
-	word, c, text := "OK", green, ""
-	switch {
-	case len(causesOf(r)) > 0:
-		word, c, text = "PROBLEM", red, harmText(r)
-	case r.CutShort != "":
-		word, c, text = "UNKNOWN", yellow, "not judged in full: "+r.CutShort
-	case Undecided(r):
-		word, c, text = "UNKNOWN", yellow, fmt.Sprintf("%d of %d causes could not be checked%s: %s", len(r.NotChecked), len(r.NotChecked)+len(r.RuledOut), asRoot(r), commonest(r.NotChecked))
-	default:
-		text = healthText(r)
-	}
+	word, c, text := judged(r)
 	word = p.text(word)
 	p.line("%s  %s", p.paint(c, word), p.cut(text, ansi.StringWidth(word)+2))
+}
+
+// Verdict is the first line of the text, as a program reads it.
+func Verdict(r *diagnose.Report) string {
+	word, _, text := judged(r)
+	return word + " " + text
+}
+
+// judged is the word of the verdict, in its colour, and what it says.
+func judged(r *diagnose.Report) (word string, c color, text string) {
+	switch {
+	case len(causesOf(r)) > 0:
+		return "PROBLEM", red, harmText(r)
+	case r.CutShort != "":
+		return "UNKNOWN", yellow, "not judged in full: " + r.CutShort
+	case Undecided(r):
+		return "UNKNOWN", yellow, fmt.Sprintf("%d of %d causes could not be checked%s: %s", len(r.NotChecked), len(r.NotChecked)+len(r.RuledOut), asRoot(r), commonest(r.NotChecked))
+	}
+	return "OK", green, healthText(r)
 }
 
 // Undecided says that nothing was found, and that most of what there is to find could not be

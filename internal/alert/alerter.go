@@ -1,0 +1,332 @@
+package alert
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mrand "math/rand/v2"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/record"
+	"github.com/slowray/slowray/internal/safefile"
+	"github.com/slowray/slowray/internal/store"
+)
+
+// Options is what an Alerter needs.
+type Options struct {
+	Config *Config
+	Dir    string        // of what is open and waits, slowray's own
+	Host   string        // as messages name it
+	Page   string        // address of the page; "" for none
+	Window time.Duration // of the recorder's windows
+	// Say gets what goes wrong, and that it goes well again.
+	Say func(text string)
+
+	firstWait, lastWait time.Duration // between attempts; shorter in tests
+	now                 func() time.Time
+}
+
+const (
+	firstWait = time.Second
+	lastWait  = 5 * time.Minute
+	// seen is how many seconds and windows wait to be taken in: the recorder never waits.
+	seen = 256
+)
+
+// Alerter follows a host and sends alerts. It is a record.Sink.
+type Alerter struct {
+	opt    Options
+	events chan event
+
+	detector *detector // of the recorder's goroutine
+
+	mu    sync.Mutex // of what follows
+	box   *outbox
+	dirty bool
+	lost  uint64 // events that there was no room for
+	wake  map[string]chan struct{}
+}
+
+// event is a second or a window.
+type event struct {
+	at     time.Time
+	harms  []Harm
+	start  time.Time
+	report *diagnose.Report // nil: a second
+}
+
+// New opens what an earlier run has left. Run sends.
+func New(opt Options) (*Alerter, error) {
+	if opt.firstWait == 0 {
+		opt.firstWait, opt.lastWait = firstWait, lastWait
+	}
+	if opt.now == nil {
+		opt.now = time.Now
+	}
+	// Two windows have to be without a finding before it is over.
+	opt.Config.ResolveAfter = max(opt.Config.ResolveAfter, Duration(2*opt.Window+10*time.Second))
+	box, err := openOutbox(opt.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("alerts: %w", err)
+	}
+	a := &Alerter{opt: opt, events: make(chan event, seen), detector: newDetector(), box: box, wake: map[string]chan struct{}{}}
+	box.Incidents.c, box.Incidents.emit = opt.Config, a.emit
+	for _, o := range box.Incidents.Open {
+		o.Seen = opt.now().UTC() // nobody looked meanwhile: it is not over for that
+	}
+	for i := range opt.Config.Receivers {
+		a.wake[opt.Config.Receivers[i].Name] = make(chan struct{}, 1)
+	}
+	if n := box.forget(func(name string) bool { return a.wake[name] != nil }); n > 0 {
+		opt.Say(fmt.Sprintf("alerts: %d messages for receivers that the rules name no more are given up", n))
+		a.dirty = true
+	}
+	return a, nil
+}
+
+// Second implements record.Sink.
+func (a *Alerter) Second(at int64, endpoints []store.Second) {
+	a.put(event{at: time.Unix(at+1, 0).UTC(), harms: a.detector.second(endpoints)})
+}
+
+// Request implements record.Sink.
+func (a *Alerter) Request(*store.Request) {}
+
+// Window implements record.Sink.
+func (a *Alerter) Window(w *record.Window) {
+	if w.Err != nil || w.Observation == nil {
+		return
+	}
+	start := w.Observation.Window.Start
+	a.put(event{at: start.Add(time.Duration(w.Observation.Window.Seconds * float64(time.Second))), start: start, report: &w.Report})
+}
+
+func (a *Alerter) put(e event) {
+	select {
+	case a.events <- e:
+	default: // the disk is slow: harm that goes on is seen in the next second
+		a.mu.Lock()
+		a.lost++
+		a.mu.Unlock()
+	}
+}
+
+// emit queues a message, with the lock held.
+func (a *Alerter) emit(kind Kind, o *open) {
+	m := &Message{Schema: Schema, Delivery: strings.ToLower(rand.Text()), Kind: kind, Host: a.opt.Host, At: time.Now().UTC(), Incident: o.Incident, Link: a.link(&o.Incident)}
+	m.Services = slices.Clone(o.Services)
+	for _, to := range o.To {
+		a.box.add(to, m)
+	}
+	a.dirty = true
+}
+
+// link is the page from before the incident on.
+func (a *Alerter) link(i *Incident) string {
+	if a.opt.Page == "" {
+		return ""
+	}
+	const around = 5 * time.Minute
+	to := time.Now()
+	if i.Ended != nil {
+		to = i.Ended.Add(around)
+	}
+	q := url.Values{"from": {unix(i.Began.Add(-around))}, "to": {unix(to)}, "view": {"findings"}}
+	return strings.TrimSuffix(a.opt.Page, "/") + "/#/?" + q.Encode()
+}
+
+func unix(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
+
+// Run takes in what was seen, and sends, until ctx is done. What is not sent then waits
+// for the next run.
+func (a *Alerter) Run(ctx context.Context) {
+	var senders sync.WaitGroup
+	for i := range a.opt.Config.Receivers {
+		senders.Go(func() { a.sendTo(ctx, &a.opt.Config.Receivers[i]) })
+	}
+	defer senders.Wait()
+	defer a.box.dir.Close()
+	a.keep()
+	for {
+		select {
+		case <-ctx.Done():
+			a.keep()
+			return
+		case e := <-a.events:
+			a.take(e)
+			a.keep()
+		}
+	}
+}
+
+func (a *Alerter) take(e event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if e.report == nil {
+		a.box.Incidents.harm(e.at, e.harms)
+	} else {
+		a.box.Incidents.window(e.start, e.at, e.report)
+		a.dirty = true
+	}
+}
+
+// keep writes what has changed, and only then wakes those who send.
+func (a *Alerter) keep() {
+	a.mu.Lock()
+	dirty := a.dirty
+	var err error
+	if dirty {
+		err = a.box.save()
+		a.dirty = err != nil
+	}
+	a.mu.Unlock()
+	if err != nil {
+		a.opt.Say("alerts: what is open cannot be kept: " + err.Error())
+	}
+	if dirty {
+		for _, c := range a.wake {
+			select {
+			case c <- struct{}{}:
+			default: // it is awake
+			}
+		}
+	}
+}
+
+// sendTo sends what waits for one receiver, in order, for as long as it takes.
+func (a *Alerter) sendTo(ctx context.Context, r *Receiver) {
+	wait := a.opt.firstWait
+	refresh := time.NewTicker(refreshEvery)
+	defer refresh.Stop()
+	failing := ""
+	for ctx.Err() == nil {
+		a.mu.Lock()
+		m := a.box.next(r.Name, time.Now())
+		a.mu.Unlock()
+		if m == nil {
+			select {
+			case <-ctx.Done():
+			case <-a.wake[r.Name]:
+			case <-refresh.C:
+				a.refresh(ctx, r)
+			}
+			continue
+		}
+		err := r.send(ctx, m)
+		if ctx.Err() != nil && err != nil {
+			return // it waits for the next run
+		}
+		a.note(r.Name, m, err)
+		switch {
+		case err == nil, errors.Is(err, errRefused):
+			if err == nil && failing != "" {
+				a.opt.Say(fmt.Sprintf("alerts: %s takes messages again", r.Name))
+			} else if err != nil {
+				a.opt.Say(fmt.Sprintf("alerts: %s: a message is given up: %v", r.Name, err))
+			}
+			failing, wait = "", a.opt.firstWait
+			continue
+		case err.Error() != failing:
+			failing = err.Error()
+			a.opt.Say(fmt.Sprintf("alerts: %s: %v; trying again", r.Name, err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait/2 + mrand.N(wait)):
+		}
+		wait = min(2*wait, a.opt.lastWait)
+	}
+}
+
+// note keeps what became of a message.
+func (a *Alerter) note(receiver string, m *Message, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.box.counts(receiver)
+	now := time.Now().UTC()
+	switch {
+	case err == nil:
+		c.Sent, c.LastSent, c.LastError = c.Sent+1, &now, ""
+		a.box.done(receiver, m.Delivery)
+	case errors.Is(err, errRefused):
+		c.Refused, c.LastError = c.Refused+1, err.Error()
+		a.box.done(receiver, m.Delivery)
+	default:
+		c.Failed, c.LastError = c.Failed+1, err.Error()
+		return // the file still has it
+	}
+	// At once: until it is written, a kill sends it again.
+	if err := a.box.save(); err != nil {
+		a.dirty = true
+	}
+}
+
+// refresh tells Alertmanager what goes on: it takes for over what it hears nothing of.
+func (a *Alerter) refresh(ctx context.Context, r *Receiver) {
+	if r.Alertmanager == nil {
+		return
+	}
+	a.mu.Lock()
+	var list []*Message
+	for _, o := range a.box.Incidents.Open {
+		if o.Fired && slices.Contains(o.To, r.Name) {
+			list = append(list, &Message{Schema: Schema, Kind: Begin, Host: a.opt.Host, At: time.Now().UTC(), Incident: o.Incident, Link: a.link(&o.Incident)})
+		}
+	}
+	a.mu.Unlock()
+	for _, m := range list {
+		_ = r.send(ctx, m) // the next one is a minute away
+	}
+}
+
+// SendTest sends a message to one receiver, past everything else.
+func SendTest(ctx context.Context, r *Receiver, host string) error {
+	now := time.Now().UTC()
+	m := &Message{Schema: Schema, Delivery: strings.ToLower(rand.Text()), Kind: Test, Host: host, At: now,
+		Incident: Incident{ID: "test-" + strings.ToLower(rand.Text()[:8]), Severity: Warning, Began: now, Title: "This is a test of slowray's alerts: nothing is wrong"}}
+	if err := r.send(ctx, m); err != nil {
+		return err
+	}
+	if r.PagerDuty == nil && r.Alertmanager == nil {
+		return nil
+	}
+	m.Kind, m.Ended = End, &now // they would stay open
+	return r.send(ctx, m)
+}
+
+// Status is what a directory of alerts holds.
+type Status struct {
+	Open    []Incident         `json:"open"`
+	Waiting map[string]int     `json:"waiting"`
+	Counts  map[string]*Counts `json:"receivers"`
+}
+
+// ReadStatus reads what a running or ended Alerter has kept.
+func ReadStatus(dir string) (*Status, error) {
+	d, err := safefile.OpenDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	b := &outbox{dir: d}
+	defer d.Close()
+	if err := b.read(); err != nil {
+		return nil, err
+	}
+	s := &Status{Open: []Incident{}, Waiting: map[string]int{}, Counts: b.Counts}
+	for _, o := range b.Incidents.Open {
+		if o.Fired {
+			s.Open = append(s.Open, o.Incident)
+		}
+	}
+	for name, list := range b.Waiting {
+		s.Waiting[name] = len(list)
+	}
+	return s, nil
+}

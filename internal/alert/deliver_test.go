@@ -1,0 +1,318 @@
+package alert
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// beAlerter has the test binary be a process that sends alerts, to be killed.
+const beAlerter = "SLOWRAY_TEST_ALERTER"
+
+func TestMain(m *testing.M) {
+	if at, dir, ok := strings.Cut(os.Getenv(beAlerter), " "); ok {
+		alerterMain(at, dir)
+	}
+	os.Exit(m.Run())
+}
+
+// alerterMain takes seconds of its standard input: a line for each, with the names of who
+// suffers.
+func alerterMain(at, dir string) {
+	now, err := time.Parse(time.RFC3339, at)
+	if err != nil {
+		panic(err)
+	}
+	c, err := Load(filepath.Join(dir, "rules.yaml"))
+	if err != nil {
+		panic(err)
+	}
+	a, err := New(Options{Config: c, Dir: filepath.Join(dir, "state"), Host: "db-1", Page: "http://127.0.0.1:7788/", Say: func(string) {}, firstWait: time.Millisecond, lastWait: 20 * time.Millisecond,
+		now: func() time.Time { return now }})
+	if err != nil {
+		panic(err)
+	}
+	go a.Run(context.Background())
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		at, who, _ := strings.Cut(lines.Text(), " ")
+		var e event
+		if err := e.at.UnmarshalText([]byte(at)); err != nil {
+			panic(err)
+		}
+		for name := range strings.FieldsSeq(who) {
+			e.harms = append(e.harms, Harm{name, 0.5, "half of its requests fail"})
+		}
+		a.take(e) // seconds come one by one: none waits
+		a.keep()
+		fmt.Println(at)
+	}
+	select {} // until it is killed
+}
+
+// taker is a receiver that is away from time to time.
+type taker struct {
+	mu    sync.Mutex
+	away  bool
+	got   map[string]*Message // by delivery
+	order []*Message          // as they came first
+	twice int
+}
+
+func (k *taker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.away {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	var m Message
+	if err := json.NewDecoder(r.Body).Decode(&m); err != nil || r.Header.Get("Slowray-Delivery") != m.Delivery {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	if k.got[m.Delivery] != nil {
+		k.twice++
+		return
+	}
+	k.got[m.Delivery] = &m
+	k.order = append(k.order, &m)
+}
+
+func write(t testing.TB, name, text string) string {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// ownDir is a directory that only root can change, as the rules must be in.
+func ownDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/lib", "slowray-test-alert-")
+	if err != nil {
+		t.Skipf("no directory of root's own: %v", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// TestKilledAndAway: 40 incidents, one after the other, while the process is killed (SIGKILL) at any moment
+// and the receiver is away half of the time: each begins once and ends once, for a receiver that
+// leaves out what it has seen.
+func TestKilledAndAway(t *testing.T) {
+	dir := ownDir(t)
+	k := &taker{got: map[string]*Message{}}
+	srv := httptest.NewServer(k)
+	defer srv.Close()
+	write(t, filepath.Join(dir, "rules.yaml"), "for: 0s\nresolve_after: 20s\nreceivers: [{name: hook, webhook: {url: '"+srv.URL+"'}}]\n")
+	r := rand.New(rand.NewPCG(1, 2))
+	now := begin
+	var child *exec.Cmd
+	var in io.WriteCloser
+	var out *bufio.Reader
+	start := func() {
+		child = exec.Command("/proc/self/exe")
+		child.Env = append(os.Environ(), beAlerter+"="+now.Format(time.RFC3339)+" "+dir)
+		child.Stderr = os.Stderr
+		in, _ = child.StdinPipe()
+		p, _ := child.StdoutPipe()
+		out = bufio.NewReader(p)
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kill := func() {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	}
+	start()
+	t.Cleanup(func() { kill() })
+	kills := 0
+	second := func(who string) {
+		now = now.Add(time.Second)
+		fmt.Fprintf(in, "%s %s\n", now.Format(time.RFC3339), who)
+		if _, err := out.ReadString('\n'); err != nil {
+			t.Fatalf("the alerter died: %v", err)
+		}
+		if r.IntN(12) == 0 {
+			time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond)
+			kill()
+			kills++
+			start()
+		}
+		if r.IntN(20) == 0 {
+			k.mu.Lock()
+			k.away = !k.away
+			k.mu.Unlock()
+		}
+	}
+	const incidents = 40
+	for i := range incidents {
+		for range 5 {
+			second(fmt.Sprintf("svc-%d:80", i))
+		}
+		// Longer than a restart may put the end off.
+		now = now.Add(10 * time.Minute)
+		for range 5 {
+			second("")
+		}
+	}
+	k.mu.Lock()
+	k.away = false
+	k.mu.Unlock()
+	phase := map[string][]Kind{}
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		clear(phase)
+		k.mu.Lock()
+		for _, m := range k.order {
+			phase[m.ID] = append(phase[m.ID], m.Kind)
+		}
+		twice := k.twice
+		k.mu.Unlock()
+		over := 0
+		for _, kinds := range phase {
+			if slices.Contains(kinds, End) {
+				over++
+			}
+		}
+		if over >= incidents || time.Now().After(deadline) {
+			t.Logf("%d kills, %d messages came twice and were known by their delivery", kills, twice)
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if len(phase) != incidents {
+		t.Errorf("%d incidents of %d", len(phase), incidents)
+	}
+	for id, kinds := range phase {
+		if kinds[0] != Begin || kinds[len(kinds)-1] != End || slices.Index(kinds, End) != len(kinds)-1 || slices.Contains(kinds[1:], Begin) {
+			t.Errorf("%s: %v", id, kinds)
+		}
+	}
+}
+
+// TestForms: what each kind of receiver gets.
+func TestForms(t *testing.T) {
+	dir := ownDir(t)
+	type request struct {
+		path   string
+		header http.Header
+		body   string
+	}
+	var got []request
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		got = append(got, request{r.URL.Path, r.Header, string(b)})
+		if strings.Contains(r.URL.Path, "refuse") {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+	}))
+	defer srv.Close()
+	write(t, filepath.Join(dir, "key"), "R0UTING\n")
+	write(t, filepath.Join(dir, "secret"), "s3cret\n")
+	write(t, filepath.Join(dir, "hook"), srv.URL+"/services/T/B/x\n")
+	program := write(t, filepath.Join(dir, "page-me"), "#!/bin/sh\ncat >"+dir+"/said\necho \"$SLOWRAY_KIND $SLOWRAY_TEXT\" >>"+dir+"/said\n")
+	if err := os.Chmod(program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(write(t, filepath.Join(dir, "rules.yaml"), fmt.Sprintf(`
+receivers:
+- {name: am, alertmanager: {url: '%[1]s'}}
+- {name: pd, pagerduty: {routing_key_file: %[2]s/key, url: '%[1]s/enqueue'}}
+- {name: hook, webhook: {url: '%[1]s/hook', secret_file: %[2]s/secret, headers: {X-Team: web}}}
+- {name: chat, slack: {url_file: %[2]s/hook}}
+- {name: cmd, command: [%[2]s/page-me]}
+- {name: refusing, webhook: {url: '%[1]s/refuse'}}
+`, srv.URL, dir)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Message{Schema: Schema, Delivery: "d1", Kind: Begin, Host: "web-1", At: begin, Link: "http://web-1:7788/#/?view=findings",
+		Incident: Incident{ID: "abc", Severity: Critical, Began: begin, Title: "The conntrack table is full", Cause: "conntrack-full", Confidence: 0.97, Impact: "4,210 packets <dropped> & more",
+			Services: []Service{{Name: "nginx:80", Share: 0.4}}, RuledOut: 131, NotChecked: 4, Commands: []string{"sysctl -w net.netfilter.nf_conntrack_max=262144"}}}
+	for i := range c.Receivers {
+		if err := c.Receivers[i].send(t.Context(), m); (err != nil) != (c.Receivers[i].Name == "refusing") || err != nil && !errors.Is(err, errRefused) {
+			t.Errorf("%s: %v", c.Receivers[i].Name, err)
+		}
+	}
+	for i, want := range []struct{ path, body string }{
+		{"/api/v2/alerts", `"labels":{"alertname":"slowray","incident":"abc","instance":"web-1"}`},
+		{"/enqueue", `"dedup_key":"slowray-abc"`},
+		{"/hook", `"schema":"slowray.alert/1"`},
+		{"/services/T/B/x", "CRITICAL  The conntrack table is full: nginx:80 on web-1\\n4,210 packets \\u0026lt;dropped\\u0026gt; \\u0026amp; more"},
+	} {
+		if i >= len(got) || got[i].path != want.path || !strings.Contains(got[i].body, want.body) {
+			t.Errorf("%s: %+v", want.path, got[i])
+		}
+	}
+	hook := got[2]
+	schema, err := jsonschema.NewCompiler().Compile("../../schema/alert.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sent, err := jsonschema.UnmarshalJSON(strings.NewReader(hook.body)); err != nil || schema.Validate(sent) != nil {
+		t.Errorf("%v: %s", schema.Validate(sent), hook.body)
+	}
+	sign, _, _ := strings.Cut(strings.TrimPrefix(hook.header.Get("Slowray-Signature"), "t="), ",")
+	var at int64
+	fmt.Sscan(sign, &at)
+	if hook.header.Get("Slowray-Signature") != Sign([]byte("s3cret"), time.Unix(at, 0), []byte(hook.body)) || hook.header.Get("X-Team") != "web" {
+		t.Errorf("signature %q of %q", hook.header.Get("Slowray-Signature"), hook.body)
+	}
+	said, err := os.ReadFile(filepath.Join(dir, "said"))
+	if err != nil || !strings.Contains(string(said), `"incident":"abc"`) || !strings.Contains(string(said), "begin CRITICAL  The conntrack table is full") {
+		t.Errorf("%s, %v", said, err)
+	}
+	m.Kind, m.Ended = End, &begin
+	if err := c.Receivers[1].send(t.Context(), m); err != nil || !strings.Contains(got[len(got)-1].body, `"event_action":"resolve"`) {
+		t.Errorf("%v %s", err, got[len(got)-1].body)
+	}
+}
+
+// TestOnlyRootsRules: rules and programs that others could have changed are refused.
+func TestOnlyRootsRules(t *testing.T) {
+	dir := ownDir(t)
+	name := write(t, filepath.Join(dir, "rules.yaml"), oneHook)
+	if _, err := Load(name); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(name, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(name); err == nil {
+		t.Error("a file that everybody can write is taken")
+	}
+	if err := os.Chmod(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 {
+		if err := os.Chown(name, 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(name); err == nil {
+			t.Error("a file of another user is taken")
+		}
+	}
+	if _, err := Load(write(t, filepath.Join(t.TempDir(), "rules.yaml"), strings.Repeat("#", maxConfig+1))); err == nil {
+		t.Error("a file without an end is read")
+	}
+}

@@ -1,0 +1,157 @@
+package alert
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/store"
+)
+
+// Harm is that a service suffers in this second, compared with what is usual for it.
+type Harm struct {
+	Service string  // "nginx:8080"
+	Share   float64 // of its requests that fail, or that take long; 0 to 1
+	Text    string  // "31 % of requests fail", "p50 2.1 s instead of 12 ms"
+}
+
+const (
+	// fewRequests is what a second needs to tell anything.
+	fewRequests = 5
+	// learning is how many such seconds a service is watched before it is judged.
+	learning = 30
+	// pace is the weight of one second in what is usual: half of it is of the last half
+	// minute.
+	pace = 0.02
+	// A second is bad when more requests than leastFailing fail, and three times as many as usual, or
+	// when the median is three times the usual one and leastSlower more.
+	leastFailing = 0.05
+	timesFailing = 3
+	timesSlower  = 3
+	hanging      = time.Second // requests that wait for longer are counted as unfinished
+	leastSlower  = 20e6        // ns
+	// badFor and goodFor are how many seconds in a row begin and end it.
+	badFor, goodFor = 2, 5
+	// forgotten is after how many seconds without a request a service is.
+	forgotten = 600
+	mostUsual = 4096 // services
+)
+
+// usual is what a service does as a rule.
+type usual struct {
+	seconds         int     // that told something
+	failing         float64 // share
+	median          float64 // ln ns
+	bad, good, idle int     // seconds in a row
+	harmed          bool
+	harm            Harm
+}
+
+// detector compares each second of each service with what is usual for it. It is for
+// one goroutine.
+type detector struct {
+	services map[serviceKey]*usual
+}
+
+type serviceKey struct {
+	netns uint64
+	port  int
+	comm  string
+}
+
+func newDetector() *detector { return &detector{services: map[serviceKey]*usual{}} }
+
+// serviceName names a service as alerts do.
+func serviceName(comm, addr string, port int) string {
+	if comm == "" {
+		return net.JoinHostPort(addr, strconv.Itoa(port))
+	}
+	return comm + ":" + strconv.Itoa(port)
+}
+
+// second takes in what each endpoint did in a second, and gives who suffers.
+func (d *detector) second(endpoints []store.Second) (harms []Harm) {
+	met := map[serviceKey]bool{}
+	for i := range endpoints {
+		e := &endpoints[i].Endpoint
+		if e.Side != observe.Served.String() {
+			continue
+		}
+		key := serviceKey{e.NetNS, e.Port, e.Comm}
+		u := d.services[key]
+		if u == nil {
+			if len(d.services) >= mostUsual {
+				continue
+			}
+			u = &usual{}
+			d.services[key] = u
+		}
+		met[key] = true
+		u.take(serviceName(e.Comm, e.Addr, e.Port), e)
+	}
+	for key, u := range d.services {
+		if !met[key] { // nobody asks it: its clients may have gone
+			u.idle++
+			u.follow(Harm{})
+		}
+		switch {
+		case u.harmed:
+			harms = append(harms, u.harm)
+		case u.idle > forgotten:
+			delete(d.services, key)
+		}
+	}
+	return harms
+}
+
+func (u *usual) take(name string, e *observe.Endpoint) {
+	u.idle = 0
+	n := float64(e.Requests)
+	known := u.seconds >= learning
+	before := math.Exp(u.median)
+	if hang := float64(e.Unfinished); known && hang >= fewRequests && hang > n && before < float64(hanging) {
+		u.follow(Harm{name, hang / (hang + n), figure.Count(e.Unfinished) + " requests wait for more than a second"})
+		return
+	}
+	if n < fewRequests {
+		return // too few to tell
+	}
+	failing := float64(e.Errors+e.Unanswered) / n
+	median := math.Log(float64(max(e.Total.Quantile(0.5), 1)))
+	var h Harm
+	if now := math.Exp(median); known {
+		switch {
+		case failing > max(leastFailing, timesFailing*u.failing):
+			h = Harm{name, failing, figure.Percent(failing) + " of its requests fail"}
+		case now > timesSlower*before && now > before+leastSlower:
+			h = Harm{name, 0.5, fmt.Sprintf("p50 %s instead of %s", figure.Seconds(now/1e9), figure.Seconds(before/1e9))}
+		}
+	}
+	u.follow(h)
+	if h.Share > 0 {
+		return // harm is not to become usual
+	}
+	u.seconds++
+	gain := max(pace, 1/float64(u.seconds))
+	u.failing += gain * (failing - u.failing)
+	u.median += gain * (median - u.median)
+}
+
+// follow begins and ends harm after some seconds alike.
+func (u *usual) follow(h Harm) {
+	if h.Share > 0 {
+		u.bad, u.good, u.harm = u.bad+1, 0, h
+	} else {
+		u.good, u.bad = u.good+1, 0
+	}
+	switch {
+	case u.bad >= badFor:
+		u.harmed = true
+	case u.good >= goodFor:
+		u.harmed = false
+	}
+}

@@ -1,0 +1,84 @@
+package alert
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/store"
+)
+
+// second is what a service did: some requests around a latency, some of them with errors.
+func second(r *rand.Rand, requests, errors int, ms float64) []store.Second {
+	var s store.Second
+	e := &s.Endpoint
+	e.Side, e.Comm, e.Port, e.Addr = observe.Served.String(), "nginx", 8080, "127.0.0.1"
+	e.Requests, e.Errors = uint64(requests), uint64(errors)
+	for range requests {
+		e.Total.Add(int64(ms * 1e6 * (0.5 + r.ExpFloat64())))
+	}
+	return []store.Second{s}
+}
+
+// TestNoHarm: a service whose load and latency vary as they do is never harmed, in ten
+// minutes and twenty draws; nor is one whose clients leave, or that is slow by its nature.
+func TestNoHarm(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		d := newDetector()
+		for s := range 600 {
+			n := 5 + r.IntN(60)
+			if s > 500 {
+				n = 0 // they leave
+			}
+			errors := 0
+			if r.IntN(20) == 0 && n > 0 {
+				errors = 1
+			}
+			if harms := d.second(second(r, n, errors, 12)); len(harms) > 0 {
+				t.Fatalf("seed %d, second %d: %+v", seed, s, harms)
+			}
+		}
+	}
+}
+
+func TestHarm(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		bad  func(r *rand.Rand) []store.Second
+		text string
+	}{
+		{"a third fails", func(r *rand.Rand) []store.Second { return second(r, 30, 10, 12) }, "33 % of its requests fail"},
+		{"ten times as slow", func(r *rand.Rand) []store.Second { return second(r, 30, 0, 120) }, ""},
+		{"hangs", func(r *rand.Rand) []store.Second {
+			s := second(r, 0, 0, 0)
+			s[0].Endpoint.Unfinished = 20
+			return s
+		}, "20 requests wait for more than a second"},
+	} {
+		r := rand.New(rand.NewPCG(7, 7))
+		d := newDetector()
+		for range 60 {
+			d.second(second(r, 30, 0, 12))
+		}
+		after := 0
+		for after < 10 {
+			after++
+			if harms := d.second(c.bad(r)); len(harms) == 1 {
+				if harms[0].Service != "nginx:8080" || c.text != "" && harms[0].Text != c.text {
+					t.Errorf("%s: %+v", c.name, harms)
+				}
+				break
+			}
+		}
+		if after > 3 {
+			t.Errorf("%s: seen after %d s", c.name, after)
+		}
+		for range 10 {
+			d.second(second(r, 30, 0, 12))
+		}
+		if harms := d.second(second(r, 30, 0, 12)); len(harms) != 0 {
+			t.Errorf("%s: is not over: %+v", c.name, harms)
+		}
+	}
+}

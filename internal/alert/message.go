@@ -1,0 +1,130 @@
+package alert
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/slowray/slowray/internal/figure"
+)
+
+// Schema identifies the form of a Message (schema/alert.schema.json).
+const Schema = "slowray.alert/1"
+
+// Severity is how bad an incident is.
+type Severity string
+
+// The severities.
+const (
+	Warning  Severity = "warning"
+	Critical Severity = "critical"
+)
+
+// Kind is what a message says of its incident.
+type Kind string
+
+// The kinds.
+const (
+	Begin  Kind = "begin"
+	Update Kind = "update" // its cause is known now, or it became critical
+	End    Kind = "end"
+	Test   Kind = "test"
+)
+
+// Service is one that suffers.
+type Service struct {
+	Name  string  `json:"name"`                     // "nginx:8080"
+	Share float64 `json:"share,omitempty"`          // of its requests, 0 to 1
+	Lost  float64 `json:"lost_s_per_min,omitempty"` // that its clients waited in vain
+	Text  string  `json:"text,omitempty"`           // how it suffers
+}
+
+// Message is what receivers get.
+type Message struct {
+	Schema   string    `json:"schema"`
+	Delivery string    `json:"delivery"` // of this message: one that comes twice is one
+	Kind     Kind      `json:"kind"`
+	Host     string    `json:"host"`
+	At       time.Time `json:"at"`
+	Incident
+	Link string `json:"link,omitempty"` // the page at that moment
+}
+
+// Incident is harm from its beginning to its end.
+type Incident struct {
+	ID       string     `json:"incident"`
+	Severity Severity   `json:"severity"`
+	Began    time.Time  `json:"began"`
+	Ended    *time.Time `json:"ended"` // null while it lasts
+	Title    string     `json:"title"`
+	// Cause is empty while it is not known.
+	Cause      string    `json:"cause,omitempty"`
+	Confidence float64   `json:"confidence,omitempty"` // 0 to 1
+	Impact     string    `json:"impact,omitempty"`
+	Services   []Service `json:"services,omitempty"`  // most harmed first
+	Explained  float64   `json:"explained,omitempty"` // of the time that was lost on this host, 0 to 1
+	RuledOut   int       `json:"causes_ruled_out,omitempty"`
+	NotChecked int       `json:"causes_not_checked,omitempty"`
+	Fix        string    `json:"fix,omitempty"`
+	Commands   []string  `json:"commands,omitempty"`
+	Prove      string    `json:"prove,omitempty"`
+}
+
+// headline says all in a line.
+func (m *Message) headline() string {
+	names := make([]string, 0, 3)
+	for i := range m.Services {
+		if i == 2 {
+			names = append(names, fmt.Sprintf("and %d more", len(m.Services)-i))
+			break
+		}
+		names = append(names, m.Services[i].Name)
+	}
+	who := strings.Join(names, ", ")
+	if who != "" {
+		who = ": " + who
+	}
+	word := strings.ToUpper(string(m.Severity))
+	switch m.Kind {
+	case End:
+		lasted := ""
+		if m.Ended != nil {
+			lasted = " after " + figure.Seconds(m.Ended.Sub(m.Began).Round(time.Second).Seconds())
+		}
+		return fmt.Sprintf("OVER%s  %s%s on %s", lasted, m.Title, who, m.Host)
+	case Test:
+		return fmt.Sprintf("TEST  %s on %s", m.Title, m.Host)
+	case Begin, Update:
+	}
+	return fmt.Sprintf("%s  %s%s on %s", word, m.Title, who, m.Host)
+}
+
+// details are the lines below the headline.
+func (m *Message) details() []string {
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	if m.Impact != "" {
+		add("%s", m.Impact)
+	}
+	for i := range m.Services[:min(len(m.Services), 3)] {
+		if s := &m.Services[i]; s.Text != "" && s.Text != m.Impact {
+			add("%s: %s", s.Name, s.Text)
+		}
+	}
+	if m.Cause != "" {
+		add("cause: %s, confidence %.2f; %d causes ruled out, %d not checked", m.Cause, m.Confidence, m.RuledOut, m.NotChecked)
+	}
+	if m.Kind != End {
+		for _, c := range m.Commands {
+			add("fix: %s", c)
+		}
+	}
+	if m.Link != "" {
+		add("%s", m.Link)
+	}
+	return lines
+}
+
+// JSON is the message as receivers get it.
+func (m *Message) JSON() ([]byte, error) { return json.Marshal(m) }

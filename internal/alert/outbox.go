@@ -1,0 +1,156 @@
+package alert
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"github.com/slowray/slowray/internal/safefile"
+)
+
+// stateName is the file of what is open and of what waits.
+const stateName = "alerts.json"
+
+const (
+	// mostWaiting is how many messages wait for one receiver: the oldest give way.
+	mostWaiting = 1000
+	// oldest is after how long a message is of no use any more.
+	oldest   = 24 * time.Hour
+	maxState = 64 << 20 // bytes
+)
+
+// state is all that outlives the process.
+type state struct {
+	Incidents incidents             `json:"incidents"`
+	Waiting   map[string][]*Message `json:"waiting"` // by receiver, oldest first
+	Counts    map[string]*Counts    `json:"counts"`  // by receiver
+}
+
+// Counts is what became of messages to one receiver.
+type Counts struct {
+	Queued  uint64 `json:"queued"`
+	Sent    uint64 `json:"sent"`
+	Refused uint64 `json:"refused"`  // by the receiver, for good
+	GivenUp uint64 `json:"given_up"` // too old, too many, or the receiver is gone
+	Failed  uint64 `json:"failed_attempts"`
+	// LastError is why the last attempt failed; empty when it did not.
+	LastError string     `json:"last_error,omitempty"`
+	LastSent  *time.Time `json:"last_sent,omitempty"`
+}
+
+// outbox keeps the state in a directory of slowray's own.
+type outbox struct {
+	dir *safefile.Dir
+	state
+}
+
+// openOutbox reads what an earlier run has left.
+func openOutbox(name string) (*outbox, error) {
+	dir, err := safefile.MakeDir(name, 0o700)
+	if err != nil {
+		return nil, err
+	}
+	b := &outbox{dir: dir, state: state{Waiting: map[string][]*Message{}, Counts: map[string]*Counts{}}}
+	err = b.read()
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *outbox) read() error {
+	f, err := b.dir.OpenRegular(stateName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxState))
+	if err == nil {
+		err = json.Unmarshal(text, &b.state)
+	}
+	if err != nil {
+		return fmt.Errorf("%s is damaged: %w: move it away, and what is open begins anew", filepath.Join(b.dir.Path(), stateName), err)
+	}
+	if b.Waiting == nil {
+		b.Waiting = map[string][]*Message{}
+	}
+	if b.Counts == nil {
+		b.Counts = map[string]*Counts{}
+	}
+	return nil
+}
+
+// save makes the state outlive a power cut.
+func (b *outbox) save() error {
+	text, err := json.Marshal(&b.state)
+	if err != nil {
+		return err
+	}
+	return b.dir.Replace(stateName, text)
+}
+
+func (b *outbox) counts(receiver string) *Counts {
+	c := b.Counts[receiver]
+	if c == nil {
+		c = &Counts{}
+		b.Counts[receiver] = c
+	}
+	return c
+}
+
+// add queues a message.
+func (b *outbox) add(receiver string, m *Message) {
+	c := b.counts(receiver)
+	c.Queued++
+	list := append(b.Waiting[receiver], m)
+	if over := len(list) - mostWaiting; over > 0 {
+		list = list[over:]
+		c.GivenUp += uint64(over)
+	}
+	b.Waiting[receiver] = list
+}
+
+// next is the message that is to be sent first; nil when none waits.
+func (b *outbox) next(receiver string, now time.Time) *Message {
+	list := b.Waiting[receiver]
+	for len(list) > 0 && now.Sub(list[0].At) > oldest {
+		list = list[1:]
+		b.counts(receiver).GivenUp++
+	}
+	b.Waiting[receiver] = list
+	if len(list) == 0 {
+		return nil
+	}
+	return list[0]
+}
+
+// done takes a message away; it may have given way to younger ones meanwhile.
+func (b *outbox) done(receiver, delivery string) {
+	list := b.Waiting[receiver]
+	for i, m := range list {
+		if m.Delivery == delivery {
+			b.Waiting[receiver] = append(list[:i:i], list[i+1:]...)
+			return
+		}
+	}
+}
+
+// forget gives up what waits for receivers that the rules do not name any more.
+func (b *outbox) forget(known func(string) bool) (given int) {
+	for name, list := range b.Waiting {
+		if !known(name) {
+			given += len(list)
+			b.counts(name).GivenUp += uint64(len(list))
+			delete(b.Waiting, name)
+		}
+	}
+	return given
+}
