@@ -7,6 +7,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/anomaly"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // Schema identifies the form of a Report in JSON; it is a contract
@@ -67,12 +68,13 @@ type Cause struct {
 	Since     time.Time           `json:"since"`
 	Until     *time.Time          `json:"until"` // null while it lasts
 	// Origin is where it comes from; null where that is no single endpoint, or not known.
-	Origin   *Origin     `json:"origin"`
-	Evidence []Fact      `json:"evidence"`
-	Findings []Finding   `json:"findings"` // of the origin's host, or of the hosts that have the component
-	Chain    []Endpoint  `json:"chain"`    // from the users' end to the origin
-	Affected []Endpoint  `json:"affected"`
-	RuledOut []Unchecked `json:"ruled_out"`
+	Origin   *Origin         `json:"origin"`
+	Evidence []Fact          `json:"evidence"`
+	Findings []Finding       `json:"findings"` // of the origin's host, or of the hosts that have the component
+	Chain    []Endpoint      `json:"chain"`    // from the users' end to the origin
+	Affected []Endpoint      `json:"affected"`
+	RuledOut []Unchecked     `json:"ruled_out"`
+	Next     []shell.Command `json:"next"` // on the host that it comes from
 
 	where string // that it is on the way, or not, by requests that were seen at both ends
 }
