@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/slowray/slowray/internal/printable"
 )
 
@@ -18,19 +16,6 @@ const (
 	BarWidth = 30
 	shortBar = 10
 )
-
-// TerminalColumns is the width of the terminal behind w, if it is one.
-func TerminalColumns(w io.Writer) (int, bool) {
-	f, ok := w.(*os.File)
-	if !ok {
-		return 0, false
-	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil {
-		return 0, false
-	}
-	return int(size.Col), true
-}
 
 // Redraws says whether w is a terminal on which a line can be drawn anew.
 func Redraws(w io.Writer) bool {
