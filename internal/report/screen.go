@@ -361,11 +361,26 @@ func (p *printer) shortAccount(r *diagnose.Report) {
 	}
 	lost, explained := figure.Seconds(a.Lost), figure.Percent(a.Explained/a.Lost)
 	if p.narrow() {
-		p.line("%s", p.say("The causes explain %s of %s that requests lost.", explained, lost))
+		p.paragraph(p.say("The causes explain %s of %s that requests lost.", explained, lost))
 	} else {
-		p.line("%s", p.say("Requests lost %s in this window; the causes above explain %s of it.", lost, explained))
+		p.paragraph(p.say("Requests lost %s in this window; the causes above explain %s of it.", lost, explained))
+	}
+	if failed, s := failedIn(a); s >= 0.1*a.Lost {
+		p.paragraph(p.say("A failure counts 1 s, the least time until a client asks again: %s failed.", figure.Count(failed)))
 	}
 	p.line("")
+}
+
+// failedIn counts what failed, and what that is worth: no time is known that it took.
+func failedIn(a *cause.Account) (n uint64, seconds float64) {
+	for i := range a.Victims {
+		for _, h := range a.Victims[i].Harms {
+			if h.Kind == cause.HarmFailed || h.Kind == cause.HarmUnanswered || h.Kind == cause.HarmNotConnected {
+				n, seconds = n+h.Requests, seconds+h.Seconds
+			}
+		}
+	}
+	return n, seconds
 }
 
 // shortChanges names what was changed last.
