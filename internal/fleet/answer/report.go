@@ -110,11 +110,11 @@ type Endpoint struct {
 	Since    int64   `json:"since"`
 	Until    int64   `json:"until,omitempty"`
 	// Besides is what else is wrong with it, where it is abnormal in several ways at once.
-	Besides []Beside `json:"besides,omitempty"`
+	Besides []OtherSignal `json:"besides,omitempty"`
 }
 
-// Beside is a signal of an abnormal endpoint next to the first.
-type Beside struct {
+// OtherSignal is a signal of an abnormal endpoint next to the first.
+type OtherSignal struct {
 	Signal   string  `json:"signal"`
 	Value    float64 `json:"value"`
 	Expected float64 `json:"expected"`
@@ -187,7 +187,7 @@ func endpointOf(a *anomaly.Anomaly) Endpoint {
 	e := named(&a.Key)
 	e.Signal, e.Value, e.Expected, e.Unit = a.Signal.String(), a.Value, a.Expected, unitOf(a.Signal)
 	for _, w := range a.Besides {
-		e.Besides = append(e.Besides, Beside{w.Signal.String(), w.Value, w.Expected, unitOf(w.Signal), w.Effect})
+		e.Besides = append(e.Besides, OtherSignal{w.Signal.String(), w.Value, w.Expected, unitOf(w.Signal), w.Effect})
 	}
 	if a.Part != anomaly.Total {
 		e.Part = a.Part.String()
