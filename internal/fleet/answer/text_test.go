@@ -41,3 +41,24 @@ func TestTextBeginsWithTheVerdict(t *testing.T) {
 		}
 	}
 }
+
+// TestProgressGoesOn: all phases are one bar.
+func TestProgressGoesOn(t *testing.T) {
+	w := newWorld(4)
+	w.run(700)
+	last, said := -1.0, map[string]bool{}
+	progress := func(what string, done float64) {
+		if said[what] = true; done < last || done > 1 {
+			t.Errorf("%s: %.3f after %.3f", what, done, last)
+		}
+		last = done
+	}
+	w.why(t, 300, 700, func(q *Question) { q.Progress = progress })
+	if len(said) < 2 {
+		t.Errorf("only said %v", said)
+	}
+	last = -1
+	if err := NewWatcher(w, progress).Learn(t.Context(), moment(690)); err != nil {
+		t.Fatal(err)
+	}
+}
