@@ -35,7 +35,8 @@ demo: build  ## inject an incident in private network namespaces and let slowray
 
 fleet-demo: build  ## many hosts on one machine: what is slow, and where it comes from
 	@script/setup.sh fleet-demo
-	@go run ./lab/fleetdemo -slowray bin/slowray
+	@script/build.sh bin/fleetdemo ./lab/fleetdemo
+	@bin/fleetdemo -slowray bin/slowray
 
 RESULTS ?= docs/scoreboard.jsonl
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/slowray/slowray/internal/catalogue"
 	"github.com/slowray/slowray/internal/cause"
@@ -40,7 +39,7 @@ func (c *causesCmd) Run(s *streams) error {
 		}
 		if !c.JSON {
 			e.Title = reader.Text(e.Title)
-			_, err := fmt.Fprint(s.out, e.Text())
+			_, err := fmt.Fprint(s.out, e.Text(commandline.Columns(s.out)))
 			return err
 		}
 		all.Causes = []catalogue.Entry{*e}
@@ -50,20 +49,20 @@ func (c *causesCmd) Run(s *streams) error {
 	}
 	for l := cause.LayerPath; l <= cause.LayerMachine; l++ {
 		fmt.Fprintln(s.out, reader.Text(l.String()))
-		w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+		var rows [][]string
 		for _, e := range all.Causes {
 			if e.Layer == l.String() {
 				mark := " "
 				if e.Provable {
 					mark = "*"
 				}
-				fmt.Fprintf(w, "%s %s\t%s\n", mark, e.ID, reader.Text(e.Title))
+				rows = append(rows, []string{mark + " " + string(e.ID), reader.Text(e.Title)})
 			}
 		}
-		if err := w.Flush(); err != nil {
+		if _, err := fmt.Fprint(s.out, printable.Table(rows, commandline.Columns(s.out))); err != nil {
 			return err
 		}
 	}
-	_, err = fmt.Fprintln(s.out, "\n"+reader.Text("* slowray prove ID can show it: it makes the fix, measures, and undoes it."))
+	_, err = fmt.Fprintln(s.out, "\n"+printable.Fold(reader.Text("* slowray prove ID can show it: it makes the fix, measures, and undoes it."), commandline.Columns(s.out)))
 	return err
 }

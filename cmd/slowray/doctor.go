@@ -44,7 +44,7 @@ func (c *doctorCmd) Run(ctx context.Context, s *streams) error {
 	if c.JSON {
 		err = printable.WriteJSON(s.out, checkup)
 	} else {
-		err = checkup.Text(s.out)
+		err = checkup.Text(s.out, commandline.Columns(s.out))
 	}
 	if err != nil {
 		return fmt.Errorf("write checkup: %w", err)

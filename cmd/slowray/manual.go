@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"os/exec"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/slowray/slowray/internal/catalogue"
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/manual"
 )
 
@@ -68,9 +71,27 @@ func completionValues(kind string) []manual.Candidate {
 
 type manCmd struct{}
 
-// Run prints the manual page.
+// Run shows the manual page on a terminal, and prints its source elsewhere.
 func (*manCmd) Run(k *kong.Context, s *streams) error {
-	return manual.Page(s.out, k.Model, version(), []manual.Section{
+	if _, terminal := commandline.TerminalColumns(s.out); !terminal {
+		return writeManual(k, s.out)
+	}
+	var page bytes.Buffer
+	if err := writeManual(k, &page); err != nil {
+		return err
+	}
+	source := page.String()
+	man := exec.Command("man", "-l", "-")
+	man.Stdin, man.Stdout, man.Stderr = &page, s.out, s.err
+	if err := man.Run(); err == nil {
+		return nil
+	}
+	_, err := io.WriteString(s.out, manual.Plain(source, textColumns(s.out)))
+	return err
+}
+
+func writeManual(k *kong.Context, w io.Writer) error {
+	return manual.Page(w, k.Model, version(), []manual.Section{
 		{Title: "Exit status", Paragraphs: []string{
 			"0: nothing found. 1: something found. 2: could not run. Commands that find nothing by their nature end with 0 or 2.",
 		}},
@@ -80,6 +101,7 @@ func (*manCmd) Run(k *kong.Context, s *streams) error {
 		}},
 		{Title: "Environment", Paragraphs: []string{
 			"NO_COLOR, TERM=dumb: no colors (no-color.org).",
+			"COLUMNS: how wide text is where the output is no terminal.",
 			"OTEL_EXPORTER_OTLP_HEADERS: sent along with slowray record --otlp, as key=value,key=value.",
 		}},
 		{Title: "See also", Paragraphs: []string{"ss(8), nstat(8), perf(1), bpftool(8), tcpdump(8). slowray causes lists all causes it knows, slowray causes ID tells all about one."}},

@@ -258,7 +258,7 @@ func (l *recordLog) end(s record.Status) {
 		fmt.Fprintf(l.out, "slowray: %s: %s records sent, %s wait on disk%s\n", printable.Text(t.Title), figure.Count(t.Sent), figure.Bytes(t.Bytes), gone)
 	}
 	for _, loss := range s.Losses {
-		fmt.Fprintf(l.out, "slowray: not counted: %s: %s\n", loss.What, figure.Count(loss.Count))
+		fmt.Fprintf(l.out, "slowray: %s: %s: %s\n", loss.Label(), loss.What, figure.Count(loss.Count))
 	}
 }
 

@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"slices"
 
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/prove/journal"
 )
 
@@ -16,6 +18,8 @@ type undoCmd struct {
 	Forget bool     `help:"Put nothing back: strike the given IDs off the list, because they are seen to by hand."`
 	JSON   bool     `name:"json" help:"Print JSON (schema slowray.undo/1)."`
 	State  string   `default:"${state}" placeholder:"DIR" help:"Directory of the journal (${default})."`
+
+	languageFlag `embed:""`
 }
 
 // Help is printed by --help, above the flags.
@@ -44,23 +48,29 @@ func (c *undoCmd) Run(s *streams) error {
 	if doc == nil {
 		return err
 	}
-	show := doc.Undone
-	switch {
-	case c.JSON:
-		show = doc.JSON
-	case c.List || c.Forget:
-		show = doc.List
-	}
 	if err != nil && len(doc.Outcomes) == 0 {
 		return err
 	}
-	if err := errors.Join(show(s.out), err); err != nil {
+	if err := errors.Join(c.print(s.out, doc), err); err != nil {
 		return err
 	}
 	if doc.Left() {
 		return exit(exitFindings)
 	}
 	return nil
+}
+
+func (c *undoCmd) print(w io.Writer, doc *journal.Document) error {
+	reader, err := c.language()
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		return doc.JSON(w)
+	case c.List, c.Forget:
+		return doc.List(w, commandline.Columns(w), reader)
+	}
+	return doc.Undone(w, commandline.Columns(w), reader)
 }
 
 // work does what is to be done; the document is nil where nothing could be.

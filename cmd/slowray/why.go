@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -247,23 +248,14 @@ func printReport(r *diagnose.Report, as *form, s *streams) error {
 	return nil
 }
 
-// textColumns is how wide text for people is: as the terminal, within reason.
-func textColumns(w io.Writer) int {
-	columns, ok := commandline.TerminalColumns(w)
-	if !ok || columns <= 0 {
-		return 100
-	}
-	return min(columns, 140)
-}
+// textColumns is how wide a report is, also where nobody says.
+func textColumns(w io.Writer) int { return cmp.Or(commandline.Columns(w), 100) }
 
 // terminalStyle is colour and width for a terminal, plain text otherwise.
 func terminalStyle(w io.Writer) report.Style {
-	columns, ok := commandline.TerminalColumns(w)
-	if !ok {
-		return report.Style{}
-	}
+	_, terminal := commandline.TerminalColumns(w)
 	_, plain := os.LookupEnv("NO_COLOR") // no-color.org
-	return report.Style{Color: !plain && !commandline.Plain(), Width: min(columns, 140)}
+	return report.Style{Color: terminal && !plain && !commandline.Plain(), Width: commandline.Columns(w)}
 }
 
 // progress shows on a terminal how far the window is, and on a pipe says once

@@ -118,7 +118,7 @@ func TestNothingDrivesATerminal(t *testing.T) {
 	c := all()
 	for i := range c.Causes {
 		e := &c.Causes[i]
-		for _, r := range e.Text() + string(e.ID) + e.Title {
+		for _, r := range e.Text(0) + string(e.ID) + e.Title {
 			if r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError) {
 				t.Errorf("%s: character %U", e.ID, r)
 			}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 const generated = "<!-- Made by `make docs` from the declarations in internal/cause. Do not edit. -->\n\n"
@@ -18,11 +19,11 @@ func (e *Entry) Page() string {
 	return b.String()
 }
 
-// Text is the same for a terminal.
-func (e *Entry) Text() string {
+// Text is the same for a terminal of so many columns; 0 is any.
+func (e *Entry) Text(width int) string {
 	var b strings.Builder
 	e.write(&b, func(id cause.ID) string { return string(id) })
-	return b.String()
+	return printable.Fold(b.String(), width)
 }
 
 func linked(id cause.ID) string { return fmt.Sprintf("[%s](%s.md)", id, id) }

@@ -129,7 +129,7 @@ type Finding struct {
 	Via   []int `json:"-"`
 	// hurts is the endpoints that packets dropped at one place belonged to.
 	hurts map[*ledger]bool
-	// keepsOff is where connections did not come about because of them.
+	// keepsOff is where connections were not established because of them.
 	keepsOff map[destination]bool
 	site     *DropSite // where, of a finding that was made from one place
 	// firstNS is when looks at threads saw it first, ns into the window; 0: none did.

@@ -26,7 +26,7 @@ type outcomes struct {
 
 func (o *outcomes) all() uint64 { return o.established + o.refused + o.unanswered }
 
-// vain is the connections that did not come about.
+// vain is the connections that were not established.
 func (o *outcomes) vain() uint64 { return o.refused + o.unanswered }
 
 func (o *outcomes) name() string {

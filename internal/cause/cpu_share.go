@@ -111,7 +111,7 @@ func (l *ledger) queuedInside() cost {
 	return cost{share: c.share + in.share, slowShare: c.slowShare + in.slowShare, ns: c.ns + in.ns, slowNS: c.slowNS + in.slowNS, usual: c.usual + in.usual}
 }
 
-const withoutCPU = "ready to run, without a CPU"
+const withoutCPU = "waiting on the run queue"
 
 func waitedEvidence(w *atWork) Evidence {
 	return Evidence{Fact: "its threads were runnable but not running", Value: round(w.delay), Limit: round(w.delay + w.cpu), Unit: "s of those they could run", Source: "/proc/PID/task/TID/schedstat"}

@@ -149,7 +149,7 @@ func (v *View) dropImpact(s *DropSite, h *dropHarm) Impact {
 				count(h.l.SynRetrans), h.l.name(), count(h.l.Connections), nanoseconds(float64(max(h.l.HandshakeMax, 0))), count(h.syns))}
 	case harmNoReach:
 		return Impact{Share: round(ratio(h.synsAgain, h.connect.Started)), Of: "new connections",
-			Text: fmt.Sprintf("%s of %s %s of %s did not come about; %s of their SYNs or the answers were dropped here", count(h.synsAgain), count(h.connect.Started), h.name(), h.connect.Comm, count(h.syns))}
+			Text: fmt.Sprintf("%s of %s %s of %s were not established; %s of their SYNs or the answers were dropped here", count(h.synsAgain), count(h.connect.Started), h.name(), h.connect.Comm, count(h.syns))}
 	}
 	if h.how == harmFailed {
 		return Impact{Share: round(h.weight), Of: "failed requests", Text: fmt.Sprintf("%s of %s failed, and %s times a packet or connect() had no route", count(h.again), h.l.all(), count(h.segments))}

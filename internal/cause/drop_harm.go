@@ -12,7 +12,7 @@ import (
 // What the packets that died at a site meant for requests. Dropped packets as
 // such are nothing: firewalls are there to drop. They count as far as requests
 // of a service in view, or its calls, waited for them to be retransmitted, or
-// connections did not come about.
+// connections were not established.
 
 // dropHarm is what a site did to one endpoint.
 type dropHarm struct {
@@ -35,7 +35,7 @@ const (
 	harmSlow    harmKind = iota // requests waited for retransmission
 	harmStuck                   // requests never came to an end
 	harmSYN                     // connections took seconds
-	harmNoReach                 // connections did not come about
+	harmNoReach                 // connections were not established
 	harmUnseen                  // segments of clients elsewhere, who alone see what it costs
 	harmFailed                  // requests failed
 	harmMute                    // connections came about, and no request came through
@@ -200,7 +200,7 @@ func (f *exchange) through(s *DropSite) bool {
 	return slices.ContainsFunc(f.ends[0].Peers, func(p observe.PeerStats) bool { return s.from[p.Addr] })
 }
 
-// unreached lists connections that did not come about because their SYN, or
+// unreached lists connections that were not established because their SYN, or
 // its answer, died here.
 func (v *View) unreached(s *DropSite) []dropHarm {
 	var out []dropHarm
@@ -258,7 +258,7 @@ func (v *View) unreached(s *DropSite) []dropHarm {
 	return out
 }
 
-// noReach is what it meant that so many of a caller's connects did not come about.
+// noReach is what it meant that so many of a caller's connects were not established.
 func (v *View) noReach(c *observe.Connect, syns, failed uint64) (dropHarm, bool) {
 	share := ratio(failed, c.Started)
 	if (v.Serving(c.PID) || v.needed(c.PID)) && v.answers(v.Master(c.PID)) {
@@ -342,7 +342,7 @@ func (s *DropSite) syns(who func(caller, to netip.Addr) bool) map[netip.AddrPort
 	return sums
 }
 
-// inVain is connects that did not all come about, by where they go.
+// inVain is connects that were not all established, by where they go.
 type inVain struct {
 	list []*observe.Connect
 	to   map[netip.AddrPort][]int // places in list

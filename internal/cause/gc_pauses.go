@@ -24,7 +24,7 @@ var gcPauses = Cause{
 	Check:         checkGC,
 }
 
-// gcThreads are the names of GC threads, which collect garbage and do nothing else
+// gcThreads are the names of GC threads, which do nothing but GC
 // (HotSpot; cut to 15 bytes by the kernel).
 var gcThreads = []string{"GC Thread#", "G1 Main Marker", "G1 Conc#", "G1 Refine#", "G1 Service", "ParGC Thread#", "Concurrent Mark", "ZWorker#", "ZDirector", "ZDriver", "Shenandoah"}
 
@@ -81,7 +81,7 @@ func checkGC(v *View) Result {
 }
 
 // collecting is the share of the CPU time of processes that their threads have
-// which collect garbage and do nothing else.
+// which do nothing but GC.
 func collecting(procs []*observe.Process) float64 {
 	var gc, all float64
 	for _, p := range procs {

@@ -10,7 +10,7 @@ import (
 )
 
 // JVMHeapOverLimit: a Java heap may grow beyond what its control group may
-// have. The JVM sees no need to collect garbage before the kernel kills it.
+// have. The JVM sees no need for a GC before the kernel kills it.
 const JVMHeapOverLimit ID = "jvm-heap-over-limit"
 
 var jvmHeapOverLimit = Cause{

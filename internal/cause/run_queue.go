@@ -83,7 +83,7 @@ func (v *View) narrowed(w *atWork) *observe.Process {
 }
 
 func (v *View) runQueueFinding(l *ledger, w *atWork, k cost, top *busyThread, narrow *observe.Process) *Finding {
-	f := v.found(l, k, threadFloor, "ready to run, without a CPU")
+	f := v.found(l, k, threadFloor, "waiting on the run queue")
 	f.Subject.Kind = "process"
 	idle, _ := v.cpuFull(l)
 	f.Evidence = append(f.Evidence,

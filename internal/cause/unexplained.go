@@ -51,7 +51,7 @@ func (v *View) Unexplained(x *Victim) (Finding, bool) {
 	return f, true
 }
 
-// unexplainedConnections is Unexplained for connections that did not come about.
+// unexplainedConnections is Unexplained for connections that were not established.
 func (v *View) unexplainedConnections(x *Victim, left float64) Finding {
 	o := x.o
 	f := supported(Subject{Kind: "destination", NetNS: o.netns, PID: o.pid, Comm: o.comm, Port: o.port, Addr: o.addr})
@@ -59,7 +59,7 @@ func (v *View) unexplainedConnections(x *Victim, left float64) Finding {
 	f.Weight = ratio(o.vain(), o.all())
 	f.lost = &left
 	f.Impact = Impact{Share: round(ratio(left, x.Lost)), Of: "the harm",
-		Text: fmt.Sprintf("%s of %s connections of %s to %s did not come about", count(o.vain()), count(o.all()), o.comm, o.name())}
+		Text: fmt.Sprintf("%s of %s connections of %s to %s were not established", count(o.vain()), count(o.all()), o.comm, o.name())}
 	f.Evidence = []Evidence{
 		{Fact: "connections refused", Value: o.refused, Limit: o.all(), Unit: "connections", Source: "TCP sockets"},
 		{Fact: "connections never answered", Value: o.unanswered, Limit: o.all(), Unit: "connections", Source: "TCP sockets"},

@@ -54,7 +54,7 @@ func (v *View) Unlinked(a *Account, findings []Finding) []Sight {
 	}
 	for i := range v.Processes {
 		p := &v.Processes[i]
-		if p.State != "T" && p.State != "t" || about(func(f *Finding) bool { return f.involves(v, p.PID) }) {
+		if p.State != "T" && p.State != "t" || v.own(p.PID, p.Comm) || about(func(f *Finding) bool { return f.involves(v, p.PID) }) {
 			continue
 		}
 		how := "stopped by a signal"
@@ -65,7 +65,7 @@ func (v *View) Unlinked(a *Account, findings []Finding) []Sight {
 	}
 	for _, service := range v.Services {
 		for _, l := range service.Listeners {
-			if l.Drops < fewAffected || about(func(f *Finding) bool {
+			if l.Drops < fewAffected || v.own(l.PID, l.Comm) || about(func(f *Finding) bool {
 				return f.Subject.Port == l.Port && f.Subject.NetNS == service.NS.Inode || f.involves(v, l.PID)
 			}) {
 				continue
@@ -91,7 +91,7 @@ func (v *View) Unlinked(a *Account, findings []Finding) []Sight {
 	}
 	for i := range v.CallErrors {
 		e := &v.CallErrors[i]
-		if e.Calls < fewAffected || !v.OnPath(e.PID) || about(func(f *Finding) bool { return f.involves(v, e.PID) }) {
+		if e.Calls < fewAffected || !v.OnPath(e.PID) || v.own(e.PID, e.Comm) || about(func(f *Finding) bool { return f.involves(v, e.PID) }) {
 			continue
 		}
 		text := fmt.Sprintf("%s calls of %s by %s (pid %d) failed with %s", count(e.Calls), e.Call, e.Comm, e.PID, e.Error)
@@ -109,13 +109,31 @@ func (v *View) Unlinked(a *Account, findings []Finding) []Sight {
 // sightOrder puts first what most often turns out to be the cause after all.
 var sightOrder = []SightKind{SightStopped, SightQueue, SightDrop, SightThrottled, SightError}
 
+// own says that a process is slowray's: this one, or one that records.
+func (v *View) own(pid int, comm string) bool { return pid != 0 && pid == v.Self || comm == "slowray" }
+
 // dropsAt says that a finding which was not made from one site is about packets that
 // died at this one.
 func (f *Finding) dropsAt(s *DropSite) bool {
 	if s.Listener != nil && f.Subject.Port == s.Listener.Port && f.Subject.NetNS == s.NetNS {
 		return true
 	}
+	if f.Cause == UpstreamRefused && s.Layer == DropNoSocket {
+		return s.mostlyTo(f.Subject.Port) // they are the SYNs that a reset answers
+	}
 	return f.is(ClassDrop) && f.Subject.NetNS == s.NetNS && (f.Subject.Interface == "" || f.Subject.Interface == s.Interface)
+}
+
+// mostlyTo says that half of the packets that died there, or more, went to a port, as far as
+// that is known.
+func (s *DropSite) mostlyTo(port int) bool {
+	var to, all uint64
+	for _, f := range s.Flows() {
+		if all += f.Segments; f.DstPort == port {
+			to += f.Segments
+		}
+	}
+	return 2*to >= all
 }
 
 // involves says that a finding is about a process, its master, or one on the chain to it.

@@ -32,9 +32,29 @@ func TestUnlinked(t *testing.T) {
 	if got := texts(chained, Finding{Subject: Subject{PID: 70}}); len(got) != 0 {
 		t.Errorf("%q", got)
 	}
+	// slowray is nobody's trouble, whether it looks or records.
+	v.Self = 80
+	v.CallErrors[0].Comm = "slowray"
+	if got := texts(); len(got) != 0 {
+		t.Errorf("of slowray itself: %q", got)
+	}
 	healthy := Account{}
 	if got := v.Unlinked(&healthy, nil); len(got) != 0 {
 		t.Errorf("where nobody was harmed: %v", got)
+	}
+}
+
+// TestUnlinkedRefused: the SYNs to a port at which nobody listens are the connections that
+// were refused; those to another port are not.
+func TestUnlinkedRefused(t *testing.T) {
+	v := harmed(func(e *observe.Endpoint) { e.Statuses = map[string]uint64{"2xx": 900, "5xx": 100} })
+	site := &DropSite{Layer: DropNoSocket, NetNS: 9, Packets: 4000, flows: []observe.DropFlow{{DstPort: 9000, Segments: 60}, {DstPort: 80, Segments: 4}}}
+	v.sites = []*DropSite{site}
+	a := v.Account()
+	for port, want := range map[int]int{9000: 0, 81: 1} {
+		if got := v.Unlinked(&a, []Finding{{Cause: UpstreamRefused, Subject: Subject{Port: port}}}); len(got) != want {
+			t.Errorf("port %d was refused: %+v", port, got)
+		}
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/slowray/slowray/internal/printable"
 )
@@ -18,19 +18,6 @@ const (
 	BarWidth = 30
 	shortBar = 10
 )
-
-// TerminalColumns is the width of the terminal behind w, if it is one.
-func TerminalColumns(w io.Writer) (int, bool) {
-	f, ok := w.(*os.File)
-	if !ok {
-		return 0, false
-	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil {
-		return 0, false
-	}
-	return int(size.Col), true
-}
 
 // Redraws says whether w is a terminal on which a line can be drawn anew.
 func Redraws(w io.Writer) bool {
@@ -58,6 +45,7 @@ type Stage struct {
 	what  string
 	done  float64       // of what, 0 to 1; negative where that is not known
 	total time.Duration // when it is over, since began; 0 where only done is known
+	most  float64       // that was shown: an estimate that grows takes nothing back
 }
 
 // patience is how long nothing is reported of what may be over at once.
@@ -130,29 +118,31 @@ func (p *Stage) line(since time.Duration, columns int) string {
 		done = since.Seconds() / p.total.Seconds()
 		took = fmt.Sprintf(" %.0f of %.0f s", min(since, p.total).Seconds(), p.total.Seconds())
 	}
-	what := []rune(printable.Text(p.what))
-	room := columns - 1 - len(what) - len(took) // the cursor has a column too
-	if room < 0 {
-		return string(what[:max(len(what)+room, 0)]) + took
+	what, hint := printable.Text(p.what), "  ("+p.hint+")"
+	room := columns - 1 - len(took) // the cursor has a column too
+	if room-len(hint) >= leastWhat {
+		room -= len(hint)
+	} else {
+		hint = ""
 	}
-	bars := []int{BarWidth, shortBar}
-	if done < 0 {
-		bars = nil
+	if room <= 0 {
+		return took
 	}
-	hint := "  (" + p.hint + ")"
-	for _, hint := range []string{hint, ""} {
-		for _, width := range bars {
-			if room >= width+len(" []")+len(hint) {
-				bar := strings.Repeat("=", int(float64(width)*min(max(done, 0), 1)))
-				return fmt.Sprintf("%s [%-*s]%s%s", string(what), width, bar, took, hint)
+	what = printable.Cut(what, room)
+	bar := ""
+	if done >= 0 {
+		p.most = max(p.most, min(done, 1))
+		for _, width := range []int{BarWidth, shortBar} {
+			if bar == "" && room >= ansi.StringWidth(what)+width+len(" []") {
+				bar = fmt.Sprintf(" [%-*s]", width, strings.Repeat("=", int(float64(width)*p.most)))
 			}
 		}
 	}
-	if room < len(hint) {
-		hint = ""
-	}
-	return string(what) + took + hint
+	return what + bar + took + hint
 }
+
+// leastWhat is how many columns what is done has at least; the hint goes before them.
+const leastWhat = 18
 
 // Clear takes away what is shown; nothing is shown any more.
 func (p *Stage) Clear() {

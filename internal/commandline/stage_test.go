@@ -54,9 +54,11 @@ func TestStageFits(t *testing.T) {
 		{0, "watching this host [=========                     ] 3 of 10 s  (Ctrl-C: end)"},
 		{80, "watching this host [=========                     ] 3 of 10 s  (Ctrl-C: end)"},
 		{70, "watching this host [===       ] 3 of 10 s  (Ctrl-C: end)"},
-		{50, "watching this host [===       ] 3 of 10 s"},
+		{60, "watching this host [===       ] 3 of 10 s  (Ctrl-C: end)"},
+		{50, "watching this host 3 of 10 s  (Ctrl-C: end)"},
+		{42, "watching this host [===       ] 3 of 10 s"},
 		{41, "watching this host 3 of 10 s"},
-		{20, "watching  3 of 10 s"},
+		{20, "watching… 3 of 10 s"},
 		{5, " 3 of 10 s"},
 	} {
 		p := &Stage{hint: "Ctrl-C: end", what: "watching this host", total: 10 * time.Second}
@@ -64,7 +66,16 @@ func TestStageFits(t *testing.T) {
 			t.Errorf("%d columns: %q, want %q", c.columns, got, c.want)
 		}
 	}
-	p := &Stage{began: time.Now(), total: time.Hour}
+	// A text that changes takes the hint away no more than an estimate that grows the bar.
+	p := &Stage{hint: "Ctrl-C: end", what: "round 2, after undoing it: 3 of 3 measured, 38,729/s good responses", total: 10 * time.Second}
+	if got := p.line(8*time.Second, 80); got != "round 2, after undoing it: 3 of 3 measured, 38,729/s … 8 of 10 s  (Ctrl-C: end)" {
+		t.Errorf("a long text: %q", got)
+	}
+	p.what, p.total = "with the change", 20*time.Second
+	if got := p.line(9*time.Second, 80); !strings.HasPrefix(got, "with the change ["+strings.Repeat("=", 24)+" ") {
+		t.Errorf("an estimate that has grown: %q", got)
+	}
+	p = &Stage{began: time.Now(), total: time.Hour}
 	p.ShowLeft("settling", 10*time.Second)
 	if got := p.line(time.Minute, 80); got[:13] != "settling [===" || !strings.Contains(got, "] 10 of 10 s") {
 		t.Errorf("longer than it was to take: %q", got)

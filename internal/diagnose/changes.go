@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"slices"
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
@@ -31,6 +32,9 @@ func changes(v *cause.View, found bool) []Change {
 		from, relative = onset, "onset"
 	}
 	for _, c := range v.Changes {
+		if elsewhere(v, c.PID) {
+			continue
+		}
 		change := Change{Kind: c.Kind, What: c.What, Path: c.Path, PID: c.PID, Comm: c.Comm}
 		if !c.At.IsZero() {
 			at, before := c.At, from.Sub(c.At).Round(time.Second).Seconds()
@@ -39,6 +43,14 @@ func changes(v *cause.View, found bool) []Change {
 		out = append(out, change)
 	}
 	return out
+}
+
+// elsewhere says that a process is in another network namespace than the services that were
+// asked about, and those that they call.
+func elsewhere(v *cause.View, pid int) bool {
+	p := v.Process(pid)
+	return v.Filter != observe.Filter{} && p != nil && p.NetNS != 0 && len(v.Services) > 0 &&
+		!slices.ContainsFunc(v.Services, func(s *cause.Service) bool { return s.NS != nil && s.NS.Inode == p.NetNS })
 }
 
 const (

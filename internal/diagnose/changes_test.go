@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -42,5 +43,24 @@ func TestChangesAreRelativeToTheOnset(t *testing.T) {
 	o.Endpoints[0].Slowest[0].StartNS = start.UnixNano()
 	if got := changes(cause.NewView(o), true); got[0].RelativeTo != "end" {
 		t.Errorf("%+v", got[0])
+	}
+}
+
+// TestChangesOfOtherNamespaces: with a filter, what was changed of a service in another
+// network namespace is left out; what is of the host stays.
+func TestChangesOfOtherNamespaces(t *testing.T) {
+	o := &observe.Observation{Filter: observe.Filter{Port: 80}, Processes: []observe.Process{{PID: 1, NetNS: 7}, {PID: 2, NetNS: 8}},
+		Changes: []observe.Change{{What: "here", PID: 1}, {What: "there", PID: 2}, {What: "host"}, {What: "ended", PID: 3}}}
+	v := cause.NewView(o)
+	v.Services = []*cause.Service{{NS: &observe.NetNS{Inode: 7}}}
+	var got []string
+	for _, c := range changes(v, false) {
+		got = append(got, c.What)
+	}
+	if want := []string{"here", "host", "ended"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if v.Filter = (observe.Filter{}); len(changes(v, false)) != 4 {
+		t.Error("something is left out of a report of the whole host")
 	}
 }

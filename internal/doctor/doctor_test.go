@@ -81,7 +81,7 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 	var out bytes.Buffer
-	if err := c.Text(&out); err != nil || !strings.Contains(out.String(), "causes can be checked here") {
+	if err := c.Text(&out, 80); err != nil || !strings.Contains(out.String(), "causes can be checked here") {
 		t.Errorf("%v: %s", err, out.String())
 	}
 	if os.Geteuid() != 0 {

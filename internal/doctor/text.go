@@ -17,26 +17,26 @@ const (
 	shownReasons  = 4
 )
 
-// Text prints a Checkup for people.
-func (c *Checkup) Text(out io.Writer) error {
+// Text prints a Checkup for people, in so many columns; 0 is any.
+func (c *Checkup) Text(out io.Writer, width int) error {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "%s: Linux %s, %s, %s CPUs\n", c.Host.Name, c.Host.Kernel, c.Host.Arch, figure.Count(c.Host.CPUs))
 	if len(c.Rights.Lacks) == 0 {
 		b.WriteString("Rights: all that slowray makes use of\n")
 	} else {
 		b.WriteString("Rights that are missing\n")
-		w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+		var rows [][]string
 		for _, l := range c.Rights.Lacks {
-			fmt.Fprintf(w, "  %s\t%s\n", l.Capability, l.Lost)
+			rows = append(rows, []string{"  " + l.Capability, l.Lost})
 		}
-		w.Flush()
+		b.WriteString(printable.Table(rows, width))
 	}
 	b.WriteString("\nPrograms in the kernel\n")
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	var rows [][]string
 	for _, p := range c.Parts {
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", p.State, p.Name, p.What)
+		rows = append(rows, []string{fmt.Sprintf("  %s", p.State), p.Name, p.What})
 	}
-	w.Flush()
+	b.WriteString(printable.Table(rows, width))
 	for _, p := range c.Parts {
 		for _, because := range p.Because {
 			fmt.Fprintf(b, "  %s: %s\n", p.Name, strings.TrimPrefix(printable.Text(because), p.Name+": "))
@@ -68,7 +68,7 @@ func (c *Checkup) Text(out io.Writer) error {
 	}
 	b.WriteString("\n")
 	c.price(b)
-	_, err := io.WriteString(out, b.String())
+	_, err := io.WriteString(out, printable.Fold(b.String(), width))
 	return err
 }
 

@@ -81,9 +81,9 @@ func (l *Language) missing(have, format string) string {
 // TestLossesAreTranslated: the first screen names what was lost.
 func TestLossesAreTranslated(t *testing.T) {
 	l := newChinese(t)
-	loss := regexp.MustCompile(`(?:\blose\(|\{What: )("(?:[^"\\]|\\.)+"), |LeftOutText = (".+")|\{(".+"), w\.objects\.Lost`)
+	loss := regexp.MustCompile(`(?:\blose\(|\{What: )("(?:[^"\\]|\\.)+"), |Loss(?:Sampled|Estimated) += (".+")|\{(".+"), w\.objects\.Lost`)
 	found := 0
-	for _, pattern := range []string{"../watch/*.go", "../sense/*/*.go", "../record/*.go"} {
+	for _, pattern := range []string{"../observe/*.go", "../watch/*.go", "../sense/*/*.go", "../record/*.go"} {
 		names, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -119,6 +119,17 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page tells of %q, which is hidden", not)
 		}
 	}
+	plain := Plain(text, 60)
+	for _, want := range []string{"\n   slowray lab run [<name>]\n", "\n       -o, --out=FILE\n              ", ".Dots and 'quotes' -- and a \\ backslash.", "\n         a  table\n", "\nFILES\n       one\n\n       .two\n"} {
+		if !strings.Contains(plain, want) {
+			t.Errorf("without man(1) it has no %q:\n%s", want, plain)
+		}
+	}
+	for line := range strings.Lines(plain) {
+		if len(strings.TrimSuffix(line, "\n")) > 60 || strings.Contains(line, `\f`) {
+			t.Errorf("without man(1): %s", line)
+		}
+	}
 }
 
 func TestScripts(t *testing.T) {

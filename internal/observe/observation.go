@@ -178,16 +178,6 @@ type Gap struct {
 	Partial bool `json:"partial,omitempty"`
 }
 
-// LossOldChanges is what a Loss says of changes of the host that are older than those
-// listed. Nothing that was measured is missing by it.
-const LossOldChanges = "changes of the last days that were left out, the oldest"
-
-// Loss counts readings that were dropped or skipped to stay within bounds.
-type Loss struct {
-	What  string `json:"what"`
-	Count int64  `json:"count"`
-}
-
 // Imported begins an Observation of requests that come from a file instead of a host.
 // Everything but requests is a gap, because of untold; missing is what even of
 // requests the file does not tell, one sentence each.

@@ -13,13 +13,13 @@ func Wrap(text string, width int) []string {
 	var lines []string
 	line := ""
 	n := 0
-	for word := range strings.FieldsSeq(text) {
+	for _, word := range words(text) {
 		for i, piece := range pieces(word) {
 			w, gap := ansi.StringWidth(piece), min(n, 1)
 			if i > 0 {
 				gap = 0
 			}
-			if n > 0 && n+gap+w > width && piece != "%" { // a figure keeps its unit
+			if n > 0 && n+gap+w > width {
 				lines = append(lines, line)
 				line, n, gap = "", 0, 0
 			}
@@ -28,6 +28,20 @@ func Wrap(text string, width int) []string {
 		}
 	}
 	return append(lines, line)
+}
+
+// words are those of a text; a figure keeps its %.
+func words(text string) []string {
+	list := strings.Fields(text)
+	out := list[:0]
+	for _, w := range list {
+		if last := len(out) - 1; last >= 0 && strings.HasPrefix(w, "%") {
+			out[last] += " " + w
+		} else {
+			out = append(out, w)
+		}
+	}
+	return out
 }
 
 // pieces are the parts of a word that may stand on lines of their own: each character that is

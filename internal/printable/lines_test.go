@@ -14,7 +14,8 @@ func TestWrap(t *testing.T) {
 		{"", 10, []string{""}},
 		{"one two  three", 7, []string{"one two", "three"}},
 		{"a averylongword b", 5, []string{"a", "averylongword", "b"}},
-		{"up to 55 %", 8, []string{"up to 55 %"}},
+		{"up to 55 %", 8, []string{"up to", "55 %"}},
+		{"up to 55 %; more", 10, []string{"up to", "55 %; more"}},
 		{"größer als", 6, []string{"größer", "als"}},
 	} {
 		if got := Wrap(c.text, c.width); !slices.Equal(got, c.want) {

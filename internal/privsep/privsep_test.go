@@ -55,7 +55,7 @@ func init() {
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED FOR WANT OF RIGHTS: this test needs root")
+		t.Skip("SKIPPED WITHOUT RIGHTS: this test needs root")
 	}
 }
 

@@ -326,9 +326,9 @@ func (r *Recorder) Status() Status {
 		s.CPUShare = float64(last.cpu-first.cpu) / float64(last.at.Sub(first.at)) / float64(hostCPUs())
 	}
 	for _, l := range []observe.Loss{
-		{What: "requests counted without a record of their own, to stay within the CPU budget", Count: int64(stats.Sampled)},
+		{What: observe.LossSampled, Count: int64(stats.Sampled)},
 		{What: "requests counted without a record of their own, because the ring was full", Count: int64(stats.Lost)},
-		{What: request.LeftOutText, Count: int64(stats.LeftOut)},
+		{What: observe.LossEstimated, Count: int64(stats.LeftOut)},
 		{What: "connections that could not be watched because kernel memory ran out", Count: int64(stats.Connections)},
 		{What: "connections whose requests are counted by their records only, for there were too many addresses", Count: int64(stats.OtherEndpoints)},
 		{What: "events of connections that the kernel kept from slowray", Count: int64(stats.Missed)},

@@ -18,7 +18,7 @@ const (
 )
 
 func (p *printer) paint(c color, text string) string {
-	if !p.Color {
+	if !p.Color || c == "" {
 		return text
 	}
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"

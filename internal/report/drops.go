@@ -34,8 +34,8 @@ func Drops(w io.Writer, r *diagnose.DropReport, style Style) error {
 	for _, x := range r.NotChecked {
 		p.hanging(0, 2, "Not checked: "+printable.Text(x.Cause)+": "+printable.Text(x.Because))
 	}
-	for _, l := range r.Losses {
-		p.hanging(0, 2, fmt.Sprintf("Not counted: %s: %s", printable.Text(l.What), figure.Count(l.Count)))
+	for i := range r.Losses {
+		p.loss(&r.Losses[i])
 	}
 	return p.err
 }

@@ -283,7 +283,7 @@ func (p *printer) functionsFoot(o *observe.Functions) {
 	for _, n := range o.Notes {
 		p.wrapped("Note: ", 6, printable.Text(n))
 	}
-	for _, l := range o.Losses {
-		p.line("%s %s: %s", p.paint(yellow, "Not counted:"), printable.Text(l.What), figure.Count(l.Count))
+	for i := range o.Losses {
+		p.loss(&o.Losses[i])
 	}
 }

@@ -61,7 +61,7 @@ func TestFunctionsText(t *testing.T) {
 		"1 was not called",
 		"Price: 9 hits, about 1.5 µs each: under 0.1 % of one CPU",
 		"Note: not read: a file",
-		"Not counted: calls that may be missing: 7",
+		"Left out: calls that may be missing: 7",
 	} {
 		if !strings.Contains(b.String(), want) && !strings.Contains(strings.Join(strings.Fields(b.String()), " "), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())

@@ -14,6 +14,7 @@ import (
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // How much of a report is on the first screen; -v prints the rest.
@@ -235,21 +236,18 @@ func healthText(r *diagnose.Report) string {
 
 // onScreen writes a cause in at most screenLines lines.
 func (p *printer) onScreen(n int, f *cause.Finding, consequences []*cause.Finding) {
-	p.heading(n, f)
+	room := screenLines - 1 - p.heading(n, f)
 	p.translated("where", p.shortened(printable.Text(p.subject(&f.Subject)), labelWidth))
 
-	var fix []string
-	for _, c := range f.Fix.Commands {
-		fix = append(fix, p.paint(bold, printable.Text(c.String())))
-	}
-	if len(fix) == 0 || len(fix) > screenFix {
+	fix := p.commands(bold, f.Fix.Commands)
+	if len(fix) == 0 || len(fix) > min(screenFix, room-2) {
 		if n := len(f.Fix.Commands); n > 0 {
 			fix = append(p.firstLines(f.Fix.Text, 1), p.paint(dim, p.say("-v prints the %d commands", n)))
 		} else {
 			fix = p.firstLines(f.Fix.Text, 2)
 		}
 	}
-	room := screenLines - 2 - len(fix)
+	room -= len(fix)
 	if o := f.Over; o != nil {
 		room--
 		p.field("when", p.cut(overText(o), labelWidth))
@@ -275,7 +273,7 @@ func (p *printer) onScreen(n int, f *cause.Finding, consequences []*cause.Findin
 	p.listed("evidence", evidence[:max(0, min(room, 2, len(evidence)))])
 	p.listed("fix", fix)
 	if f.Prove != nil {
-		p.raw("prove", printable.Text(f.Prove.Command.String()))
+		p.listed("prove", p.commands("", []shell.Command{f.Prove.Command}))
 	}
 	if len(consequences) > 0 {
 		var ids []string
@@ -288,13 +286,32 @@ func (p *printer) onScreen(n int, f *cause.Finding, consequences []*cause.Findin
 	}
 }
 
-// heading is the first line of a cause.
-func (p *printer) heading(n int, f *cause.Finding) {
-	sure := ""
+// heading writes the first line of a cause, or two where that is wider than the terminal, and
+// says how many.
+func (p *printer) heading(n int, f *cause.Finding) int {
+	title, id := fmt.Sprintf("%d. %s", n, p.title(f)), "["+string(f.Cause)+"]"
 	if f.Confidence > 0 { // reports of older versions have none
-		sure = "  " + p.say("confidence %.2f", f.Confidence)
+		id += "  " + p.say("confidence %.2f", f.Confidence)
 	}
-	p.line("%s  %s", p.paint(red, fmt.Sprintf("%d. %s", n, p.title(f))), p.paint(dim, "["+string(f.Cause)+"]"+sure))
+	lines := []string{title}
+	if ansi.StringWidth(title+id)+2 > p.Width {
+		lines = printable.Wrap(title, p.Width-3)
+	}
+	for i, l := range lines {
+		if i > 0 {
+			l = "   " + l
+		}
+		lines[i] = p.paint(red, l)
+		if last := len(lines) - 1; i == last && ansi.StringWidth(l+id)+2 <= p.Width {
+			lines[last] += "  " + p.paint(dim, id)
+		} else if i == last {
+			lines = append(lines, "   "+p.paint(dim, id))
+		}
+	}
+	for _, l := range lines {
+		p.line("%s", l)
+	}
+	return len(lines)
 }
 
 // title is a finding's, in the language of the reader.
@@ -353,11 +370,26 @@ func (p *printer) shortAccount(r *diagnose.Report) {
 	}
 	lost, explained := figure.Seconds(a.Lost), figure.Percent(a.Explained/a.Lost)
 	if p.narrow() {
-		p.line("%s", p.say("The causes explain %s of %s that requests lost.", explained, lost))
+		p.paragraph(p.say("The causes explain %s of %s that requests lost.", explained, lost))
 	} else {
-		p.line("%s", p.say("Requests lost %s in this window; the causes above explain %s of it.", lost, explained))
+		p.paragraph(p.say("Requests lost %s in this window; the causes above explain %s of it.", lost, explained))
+	}
+	if failed, s := failedIn(a); s >= 0.1*a.Lost {
+		p.paragraph(p.say("A failure counts 1 s, the least time until a client asks again: %s failed.", figure.Count(failed)))
 	}
 	p.line("")
+}
+
+// failedIn counts what failed, and what that is worth: no time is known that it took.
+func failedIn(a *cause.Account) (n uint64, seconds float64) {
+	for i := range a.Victims {
+		for _, h := range a.Victims[i].Harms {
+			if h.Kind == cause.HarmFailed || h.Kind == cause.HarmUnanswered || h.Kind == cause.HarmNotConnected {
+				n, seconds = n+h.Requests, seconds+h.Seconds
+			}
+		}
+	}
+	return n, seconds
 }
 
 // shortChanges names what was changed last.
@@ -403,11 +435,18 @@ func (p *printer) rest(r *diagnose.Report) {
 	if len(losses) == 0 {
 		return
 	}
+	slices.SortStableFunc(losses, func(a, b observe.Loss) int { return lostFirst(&a) - lostFirst(&b) })
 	more := ""
 	if n := len(losses) - 1; n > 0 {
 		more = "; " + p.say("%d more: -v", n)
 	}
-	p.line("%s", p.paint(yellow, p.shortened(p.say("Lost events: %s %s", figure.Count(losses[0].Count), printable.Text(losses[0].What)), ansi.StringWidth(more))+more))
+	l := &losses[0]
+	p.line("%s", p.paint(yellow, p.shortened(p.text(l.Label())+p.say(": %s %s", figure.Count(l.Count), printable.Text(l.What)), ansi.StringWidth(more))+more))
+}
+
+// lostFirst orders what is missing: what was lost before what was left out on purpose.
+func lostFirst(l *observe.Loss) int {
+	return slices.Index([]string{"Lost events", "Left out", "Sampled"}, l.Label())
 }
 
 // commonest is the reason that most have.

@@ -15,6 +15,7 @@ import (
 	"github.com/slowray/slowray/internal/language"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // Style says how text is dressed.
@@ -57,8 +58,8 @@ func (p *printer) everything(r *diagnose.Report) {
 	p.endpoints(r)
 	p.excluded("Ruled out", r.RuledOut)
 	p.excluded("Not checked", r.NotChecked)
-	for _, l := range r.Losses {
-		p.line("%s %s: %s", p.paint(yellow, p.say("Lost events:")), printable.Text(l.What), figure.Count(l.Count))
+	for i := range r.Losses {
+		p.loss(&r.Losses[i])
 	}
 	if len(r.Losses) > 0 {
 		p.line("")
@@ -81,24 +82,24 @@ func (p *printer) text(english string) string { return p.Language.Text(english) 
 // source says what was watched, when, and what that leaves open.
 func (p *printer) source(r *diagnose.Report) {
 	if c := r.Capture; c != nil && c.Lines > 0 {
-		p.line("%s", p.say("%s: %s lines of TCPRT's log over %.3g s", printable.Text(c.File), figure.Count(uint64(c.Lines)), r.Window.Seconds))
+		p.paragraph(p.say("%s: %s lines of TCPRT's log over %.3g s", printable.Text(c.File), figure.Count(uint64(c.Lines)), r.Window.Seconds))
 	} else if c != nil {
-		p.line("%s", p.say("%s: %s packets in %.3g s, %s TCP connections", printable.Text(c.File), figure.Count(uint64(c.Packets)), r.Window.Seconds, figure.Count(uint64(c.Connections))))
+		p.paragraph(p.say("%s: %s packets in %.3g s, %s TCP connections", printable.Text(c.File), figure.Count(uint64(c.Packets)), r.Window.Seconds, figure.Count(uint64(c.Connections))))
 	} else if h := r.History; h != nil {
-		p.line("%s", p.say("%s from %s to %s: %d windows, %.3g s watched (Linux %s, %d CPUs)", printable.Text(r.Host.Name), figure.Moment(h.From), figure.Until(h.To, h.From), h.Windows, h.Seconds, printable.Text(r.Host.Kernel), r.Host.CPUs))
+		p.paragraph(p.say("%s from %s to %s: %d windows, %.3g s watched (Linux %s, %d CPUs)", printable.Text(r.Host.Name), figure.Moment(h.From), figure.Until(h.To, h.From), h.Windows, h.Seconds, printable.Text(r.Host.Kernel), r.Host.CPUs))
 	} else {
-		p.line("%s", p.say("%s watched for %.3g s%s (Linux %s, %d CPUs)", printable.Text(r.Host.Name), r.Window.Seconds, whenText(&r.Window), printable.Text(r.Host.Kernel), r.Host.CPUs))
+		p.paragraph(p.say("%s watched for %.3g s%s (Linux %s, %d CPUs)", printable.Text(r.Host.Name), r.Window.Seconds, whenText(&r.Window), printable.Text(r.Host.Kernel), r.Host.CPUs))
 	}
 	if r.Window.Seconds < 1 {
-		p.line("%s", p.paint(yellow, p.say("The window was cut short: causes may be ruled out for lack of requests.")))
+		p.colored(yellow, p.say("The window was cut short: causes may be ruled out for lack of requests."))
 	}
 	switch {
 	case r.CutShort != "" && len(r.Findings) > 0:
-		p.line("%s", p.paint(yellow, p.say("Not judged in full: %s. There may be other causes: see those not checked.", printable.Text(r.CutShort))))
+		p.colored(yellow, p.say("Not judged in full: %s. There may be other causes: see those not checked.", printable.Text(r.CutShort)))
 	case r.CutShort != "":
-		p.line("%s", p.paint(yellow, p.say("Nothing was found in what was judged, which says little: see the causes not checked.")))
+		p.colored(yellow, p.say("Nothing was found in what was judged, which says little: see the causes not checked."))
 	case r.Capture != nil && len(r.Findings) == 0:
-		p.line("%s", p.say("Nothing found in it. It cannot show what happens inside the hosts."))
+		p.paragraph(p.say("Nothing found in it. It cannot show what happens inside the hosts."))
 	}
 }
 
@@ -172,18 +173,10 @@ func (p *printer) finding(n int, f *cause.Finding) {
 	p.field("impact", p.impact(f))
 	p.hops(f)
 	p.field("fix", f.Fix.Text)
-	for _, c := range f.Fix.Commands {
-		p.raw("", p.paint(bold, printable.Text(c.String())))
-	}
-	for i, c := range f.Fix.Persist {
-		label := ""
-		if i == 0 {
-			label = "permanent"
-		}
-		p.raw(label, printable.Text(c.String()))
-	}
+	p.listed("", p.commands(bold, f.Fix.Commands))
+	p.listed("permanent", p.commands("", f.Fix.Persist))
 	if f.Prove != nil {
-		p.raw("prove", printable.Text(f.Prove.Command.String()))
+		p.listed("prove", p.commands("", []shell.Command{f.Prove.Command}))
 	}
 	for i, e := range f.Evidence {
 		label := ""
@@ -315,9 +308,37 @@ func (p *printer) translated(label, text string) {
 // label is what stands before a text of a finding.
 func (p *printer) label(name string) string { return "   " + printable.Pad(p.text(name), labelWidth-3) }
 
-// raw prints a labelled command on one line, never wrapped: it is copied.
-func (p *printer) raw(label, text string) {
-	p.line("%s%s", p.label(label), text)
+// commands are lines under a label: each command whole, for it is copied, and what it notes
+// next to it, or above it where both have no room.
+func (p *printer) commands(c color, list []shell.Command) (lines []string) {
+	for i := range list {
+		text, room := printable.Text(list[i].String()), max(p.Width-labelWidth, 20)
+		command, note := list[i].Parts()
+		if note != "" && ansi.StringWidth(text) > room {
+			for _, l := range printable.Wrap(printable.Text(note), room-2) {
+				lines = append(lines, p.paint(c, "# "+l))
+			}
+			if text = printable.Text(command); text == "" {
+				continue
+			}
+		}
+		lines = append(lines, p.paint(c, text))
+	}
+	return lines
+}
+
+// paragraph writes text that is printable and in the reader's language, wrapped.
+func (p *printer) paragraph(text string) { p.colored("", text) }
+
+func (p *printer) colored(c color, text string) {
+	for line := range strings.SplitSeq(printable.Fold(text, p.Width), "\n") {
+		p.line("%s", p.paint(c, line))
+	}
+}
+
+// loss says what is missing, and whether that was lost.
+func (p *printer) loss(l *observe.Loss) {
+	p.colored(yellow, p.text(l.Label())+p.say(": %s: %s", printable.Text(l.What), figure.Count(l.Count)))
 }
 
 // wrapped prints text in the reader's language under and next to a head.

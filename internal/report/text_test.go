@@ -37,7 +37,7 @@ func example() *diagnose.Report {
 		},
 		RuledOut:   []diagnose.Excluded{{Cause: "fd-limit", Because: "256 of 20,000 open"}},
 		NotChecked: []diagnose.Excluded{{Cause: "time-wait-port-search", Because: "not permitted"}},
-		Losses:     []observe.Loss{{What: "kernel log lines", Count: 3}},
+		Losses:     []observe.Loss{{What: "kernel log lines overwritten", Count: 3}},
 	}
 }
 
@@ -58,7 +58,7 @@ Services
   0.0.0.0:8088           nginx                  77         51     120.0     118.5
 
 1 cause ruled out, 1 not checked (not permitted) · -v lists all
-Lost events: 3 kernel log lines
+Lost events: 3 kernel log lines overwritten
 
 PROBLEM  network namespace 4026532177  The table is full
 `
@@ -87,7 +87,7 @@ Ruled out
 Not checked
   time-wait-port-search          not permitted
 
-Lost events: kernel log lines: 3
+Lost events: kernel log lines overwritten: 3
 
 PROBLEM  network namespace 4026532177  The table is full
 `

@@ -119,6 +119,9 @@ func (c Command) String() string {
 	return c.line + "   # " + c.note
 }
 
+// Parts are the command, which is empty of a note, and what it notes, without the #.
+func (c Command) Parts() (line, note string) { return c.line, c.note }
+
 // Equal says that both are the same.
 func (c Command) Equal(other Command) bool { return c == other }
 

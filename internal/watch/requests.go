@@ -72,9 +72,9 @@ func (q *requests) stop(s *session) {
 	}
 	s.out.Endpoints = q.table.Endpoints(end, q.sub.Counters())
 	stats := q.sub.Stats()
-	s.lose("requests counted without a record of their own, to stay within the CPU budget", int64(stats.Sampled))
+	s.lose(observe.LossSampled, int64(stats.Sampled))
 	s.lose("requests counted without a record of their own, because the ring was full", int64(stats.Lost))
-	s.lose(request.LeftOutText, int64(stats.LeftOut))
+	s.lose(observe.LossEstimated, int64(stats.LeftOut))
 	s.lose("connections that could not be watched because kernel memory ran out", int64(stats.Connections))
 	s.lose("connections counted under \"other\" because there were too many addresses", int64(stats.OtherEndpoints))
 	s.lose("events of connections that the kernel kept from slowray, which was at work on the same CPU: requests may lack a part", int64(stats.Missed))

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"text/tabwriter"
 	"time"
 
 	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/clickhouse"
 	"github.com/slowray/slowray/internal/fleet/target"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/internal/store"
 	"github.com/slowray/slowray/lab/simulate"
 )
@@ -45,15 +45,16 @@ func shipFleet(ctx context.Context, s *streams, c *commandline.LabFleet) error {
 		return errors.New("--scenario: there is none of that name (slowray lab fleet --list; see slowray lab fleet --help)")
 	}
 	if c.List {
-		w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+		var rows [][]string
 		for _, x := range simulate.Scenarios {
-			kind := ""
+			text := x.Summary
 			if x.Control {
-				kind = "(no anomaly)"
+				text += " [no anomaly]"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\n", x.Name, x.Summary, kind)
+			rows = append(rows, []string{x.Name, text})
 		}
-		return w.Flush()
+		_, err := fmt.Fprint(s.out, printable.Table(rows, commandline.Columns(s.out)))
+		return err
 	}
 	opt := simulate.Options{Hosts: c.Hosts, Endpoints: c.Endpoints, Seed: c.Seed}
 	if c.Like != "" {

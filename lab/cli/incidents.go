@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/printable"
@@ -15,15 +14,20 @@ import (
 
 // list lists the incidents.
 func list(s *streams) error {
-	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	var rows [][]string
 	for _, i := range lab.List() {
 		expect := strings.Join(i.Causes, " ")
 		if i.Control {
-			expect = "(no finding)"
+			expect = "no finding"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", i.Name, i.Summary, expect)
+		text := i.Summary
+		if expect != "" {
+			text += " [" + expect + "]"
+		}
+		rows = append(rows, []string{i.Name, text})
 	}
-	return w.Flush()
+	_, err := fmt.Fprint(s.out, printable.Table(rows, commandline.Columns(s.out)))
+	return err
 }
 
 // run runs incidents; the exit status is 1 when slowray was wrong.

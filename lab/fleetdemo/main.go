@@ -115,10 +115,11 @@ func demo(ctx context.Context) error {
 	if err := s.play(roleReport, hostDB, source()); err != nil {
 		return err
 	}
-	if err := w.until(ctx, *fault, *patience, func(ctx context.Context) (bool, string, error) { return w.found(ctx, injected) }); err != nil {
+	if err := w.until(ctx, *fault, *patience, func(ctx context.Context) (bool, string, float64, error) { return w.found(ctx, injected) }); err != nil {
 		return err
 	}
 	s.say("slowray fleet why")
+	s.hush()
 	fmt.Println()
 	process := fmt.Sprintf("mariadbd (pid %d)", s.pid("mariadbd"))
 	return s.ask(ctx, []string{"on " + hostDB, process}, exe, "fleet", "why", "--from", from, "--for", max(time.Since(injected)+5*time.Second, time.Minute).Truncate(time.Second).String())

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/osthread"
 )
 
@@ -30,6 +31,8 @@ type stage struct {
 	programs []*program
 	ends     []func()   // the last first, after the programs
 	early    chan error // programs that ended before they were asked to
+	doing    *commandline.Stage
+	told     time.Time
 }
 
 // program is a process that was started.
@@ -50,6 +53,8 @@ func (s *stage) atEnd(f func()) { s.ends = append(s.ends, f) }
 
 // close ends all that was started, at once, and removes what was made.
 func (s *stage) close() {
+	defer s.hush()
+	s.say("ending and removing all")
 	s.endPrograms()
 	for _, end := range slices.Backward(s.ends) {
 		end()
@@ -57,6 +62,7 @@ func (s *stage) close() {
 	switch {
 	case s.dir == "":
 	case s.keep:
+		s.hush()
 		fmt.Println("left in " + s.dir)
 	default:
 		if err := removeAll(s.dir); err != nil {
@@ -136,9 +142,34 @@ func sweep() {
 	}
 }
 
-// say tells what happens, and when.
+// say tells what happens, and when; until the next call a line below says for how long
+// already.
 func (s *stage) say(text string) {
+	s.hush()
 	fmt.Printf("%4d s  %s\n", int(time.Since(s.began).Seconds()), text)
+	s.told = time.Now()
+	s.doing = commandline.NewTimedStage(os.Stdout, "       "+strings.TrimSpace(text), "Ctrl-C: end and remove all", 0)
+	s.doing.Show("       "+strings.TrimSpace(text), -1)
+}
+
+// sayEvery is how often what is waited for is said where no line can be drawn anew.
+const sayEvery = 5 * time.Second
+
+// waits says what is waited for. It may be called often.
+func (s *stage) waits(text string, done float64) {
+	switch {
+	case s.doing != nil && commandline.Redraws(os.Stdout):
+		s.doing.Show("       "+text, done)
+	case time.Since(s.told) >= sayEvery:
+		s.say("  " + text)
+	}
+}
+
+// hush takes away the line that says what is being done.
+func (s *stage) hush() {
+	if s.doing != nil {
+		s.doing.Clear()
+	}
 }
 
 // wait waits, unless something that runs has ended.
@@ -169,6 +200,7 @@ func (s *stage) run(ctx context.Context, args ...string) error {
 // ask runs a program that answers by its exit status, as diff(1) does: 1 is that it
 // found something. It must name all of want.
 func (s *stage) ask(ctx context.Context, want []string, args ...string) error {
+	s.hush()
 	var answer bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(os.Stdout, &answer), os.Stderr

@@ -16,7 +16,6 @@ type watch struct {
 	s       *stage
 	archive *clickhouse.DB
 	watcher *answer.Watcher
-	said    string
 }
 
 func newWatch(s *stage, url string) (*watch, error) {
@@ -29,15 +28,19 @@ func newWatch(s *stage, url string) (*watch, error) {
 
 func (w *watch) close() { w.archive.Close() }
 
+// condition says whether something is so, or else what is missing, and which share of it is
+// there; negative where that is not known.
+type condition func(context.Context) (ok bool, missing string, share float64, err error)
+
 // until watches until a condition holds, and for atLeast; it fails when it does not
 // within patience, with what it waits for.
-func (w *watch) until(ctx context.Context, atLeast, patience time.Duration, holds func(context.Context) (ok bool, missing string, err error)) error {
+func (w *watch) until(ctx context.Context, atLeast, patience time.Duration, holds condition) error {
 	began := time.Now()
 	for {
 		if err := w.step(ctx); err != nil {
 			return err
 		}
-		ok, missing, err := holds(ctx)
+		ok, missing, share, err := holds(ctx)
 		switch lasted := time.Since(began); {
 		case err != nil:
 			return err
@@ -45,9 +48,8 @@ func (w *watch) until(ctx context.Context, atLeast, patience time.Duration, hold
 			return nil
 		case !ok && lasted > atLeast+patience:
 			return fmt.Errorf("after %s: %s", patience, missing)
-		case !ok && missing != w.said && lasted > 10*time.Second:
-			w.said = missing
-			w.s.say("  " + missing)
+		case !ok:
+			w.s.waits(missing, share)
 		}
 		if err := w.s.wait(ctx, time.Second); err != nil {
 			return err
@@ -66,36 +68,40 @@ func (w *watch) step(ctx context.Context) error {
 
 // known says that the real hosts, and most endpoints of the others, can be judged,
 // and that nothing is abnormal.
-func (w *watch) known(context.Context) (bool, string, error) {
-	for host, expect := range map[string]int{hostApp: 2, hostDB: 1} {
-		if enough, all := w.watcher.Known(host); enough < max(all, expect) {
-			return false, "the real hosts are not known yet", nil
+func (w *watch) known(context.Context) (bool, string, float64, error) {
+	enough, all := w.watcher.Known("")
+	share := float64(enough) / float64(max(all, 1))
+	for _, host := range []string{hostApp, hostDB} {
+		if enough, all := w.watcher.Known(host); enough < max(all, realEndpoints[host]) {
+			return false, fmt.Sprintf("%s: %d of %d endpoints are known", host, enough, max(all, realEndpoints[host])), share, nil
 		}
 	}
-	enough, all := w.watcher.Known("")
 	if enough < all*3/4 {
-		return false, "most of the simulated hosts are not known yet", nil
+		return false, fmt.Sprintf("%d of %d endpoints are known", enough, all), share, nil
 	}
 	if len(w.watcher.Open()) > 0 {
-		return false, "something is abnormal before anything was injected", nil
+		return false, "something is abnormal before anything was injected", -1, nil
 	}
-	return true, "", nil
+	return true, "", 1, nil
 }
+
+// realEndpoints is how many endpoints the real hosts have at least.
+var realEndpoints = map[string]int{hostApp: 2, hostDB: 1}
 
 // found says that something is abnormal, and that db-1's own windows since then have
 // findings.
-func (w *watch) found(ctx context.Context, since time.Time) (bool, string, error) {
+func (w *watch) found(ctx context.Context, since time.Time) (bool, string, float64, error) {
 	if len(w.watcher.Open()) == 0 {
-		return false, "nothing is found to be abnormal", nil
+		return false, "nothing is abnormal yet", -1, nil
 	}
 	findings, err := w.archive.Findings(ctx, fleet.Question{From: since, To: time.Now(), Host: hostDB})
 	if err != nil {
-		return false, "", err
+		return false, "", -1, err
 	}
 	for i := range findings {
 		if f := &findings[i]; f.Start.After(since) {
-			return true, "", nil
+			return true, "", 1, nil
 		}
 	}
-	return false, "db-1 itself has found nothing", nil
+	return false, "db-1 itself has found nothing yet: it judges 15 s at a time", -1, nil
 }

@@ -80,7 +80,7 @@ func (s *seen) addUp(ctx context.Context, a fleet.Archive) error {
 	if s.totals == nil {
 		return nil
 	}
-	s.q.tell("adding up", 0)
+	s.q.tell(addingUp, 0)
 	return a.Totals(ctx, fleet.Question{From: s.q.From, To: s.q.To}, func(t *fleet.Total) bool {
 		s.totals[t.Key] = t
 		s.builder.AddTotal(t)
@@ -111,7 +111,7 @@ func (s *seen) requests(ctx context.Context, a fleet.Archive) error {
 		if i == requestPieces-1 {
 			to = s.q.To
 		}
-		s.q.tell("joining requests", float64(i)/requestPieces)
+		s.q.tell(joining, float64(i)/requestPieces)
 		n := 0
 		if err := a.Requests(ctx, fleet.Question{From: from, To: to, Most: mostRequests/requestPieces + 1}, func(host string, r *store.Request) bool {
 			if n++; n > mostRequests/requestPieces {

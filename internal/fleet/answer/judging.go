@@ -41,7 +41,7 @@ func (s *seen) judge(ctx context.Context, a fleet.Archive, before *judging) erro
 		if s.totals == nil && p.At >= s.q.From.Unix() {
 			b.Add(p)
 		}
-		s.q.tell("judging", share(p.At, from, to))
+		s.q.tell(judgingNow, share(p.At, from, to))
 	}); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (j *judging) learn(ctx context.Context, a fleet.Archive, q *Question, from,
 	return a.Points(ctx, fleet.Question{From: from, To: to}, rollUp, func(p *fleet.Point) bool {
 		j.note(p)
 		j.model.Warm(p)
-		q.tell("learning what is usual", share(p.At, from, to))
+		q.tell(learning, share(p.At, from, to))
 		return true
 	})
 }

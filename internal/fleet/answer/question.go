@@ -3,6 +3,7 @@ package answer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/slowray/slowray/internal/fleet"
@@ -50,9 +51,21 @@ func (q *Question) check() error {
 	return nil
 }
 
+// phases are what answering consists of, one after the other.
+var phases = []string{learning, judgingNow, addingUp, joining}
+
+const (
+	learning   = "learning what is usual"
+	judgingNow = "judging"
+	addingUp   = "adding up"
+	joining    = "joining requests"
+)
+
+// tell says which of the phases is on, and of it which share is done; all of them are one
+// bar, which goes on and never back.
 func (q *Question) tell(what string, done float64) {
 	if q.Progress != nil {
-		q.Progress(what, min(max(done, 0), 1))
+		q.Progress(what, (float64(slices.Index(phases, what))+min(max(done, 0), 1))/float64(len(phases)))
 	}
 }
 

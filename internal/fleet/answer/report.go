@@ -7,6 +7,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/anomaly"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // Schema identifies the form of a Report in JSON; it is a contract
@@ -67,12 +68,13 @@ type Cause struct {
 	Since     time.Time           `json:"since"`
 	Until     *time.Time          `json:"until"` // null while it lasts
 	// Origin is where it comes from; null where that is no single endpoint, or not known.
-	Origin   *Origin     `json:"origin"`
-	Evidence []Fact      `json:"evidence"`
-	Findings []Finding   `json:"findings"` // of the origin's host, or of the hosts that have the component
-	Chain    []Endpoint  `json:"chain"`    // from the users' end to the origin
-	Affected []Endpoint  `json:"affected"`
-	RuledOut []Unchecked `json:"ruled_out"`
+	Origin   *Origin         `json:"origin"`
+	Evidence []Fact          `json:"evidence"`
+	Findings []Finding       `json:"findings"` // of the origin's host, or of the hosts that have the component
+	Chain    []Endpoint      `json:"chain"`    // from the users' end to the origin
+	Affected []Endpoint      `json:"affected"`
+	RuledOut []Unchecked     `json:"ruled_out"`
+	Next     []shell.Command `json:"next"` // on the host that it comes from
 
 	where string // that it is on the way, or not, by requests that were seen at both ends
 }
@@ -108,11 +110,11 @@ type Endpoint struct {
 	Since    int64   `json:"since"`
 	Until    int64   `json:"until,omitempty"`
 	// Besides is what else is wrong with it, where it is abnormal in several ways at once.
-	Besides []Beside `json:"besides,omitempty"`
+	Besides []OtherSignal `json:"besides,omitempty"`
 }
 
-// Beside is a signal of an abnormal endpoint next to the first.
-type Beside struct {
+// OtherSignal is a signal of an abnormal endpoint next to the first.
+type OtherSignal struct {
 	Signal   string  `json:"signal"`
 	Value    float64 `json:"value"`
 	Expected float64 `json:"expected"`
@@ -185,7 +187,7 @@ func endpointOf(a *anomaly.Anomaly) Endpoint {
 	e := named(&a.Key)
 	e.Signal, e.Value, e.Expected, e.Unit = a.Signal.String(), a.Value, a.Expected, unitOf(a.Signal)
 	for _, w := range a.Besides {
-		e.Besides = append(e.Besides, Beside{w.Signal.String(), w.Value, w.Expected, unitOf(w.Signal), w.Effect})
+		e.Besides = append(e.Besides, OtherSignal{w.Signal.String(), w.Value, w.Expected, unitOf(w.Signal), w.Effect})
 	}
 	if a.Part != anomaly.Total {
 		e.Part = a.Part.String()

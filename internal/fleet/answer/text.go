@@ -13,6 +13,7 @@ import (
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // JSON writes the report for programs, in lines that a terminal bears too.
@@ -28,24 +29,20 @@ type printer struct {
 // line writes a text, over several lines where it is too long: those that follow stand
 // further in.
 func (p *printer) line(format string, args ...any) {
-	text := []rune(printable.Text(fmt.Sprintf(format, args...)))
-	in := 0
-	for in < len(text) && text[in] == ' ' {
-		in++
-	}
-	in = min(in+2, p.width/2)
-	for len(text) > p.width {
-		at := p.width
-		for at > in && text[at] != ' ' {
-			at--
+	text := printable.Text(fmt.Sprintf(format, args...))
+	body := strings.TrimLeft(text, " ")
+	in := text[:len(text)-len(body)]
+	for i, l := range printable.Wrap(body, max(p.width-len(in)-2, 20)) {
+		if i > 0 {
+			l = "  " + l
 		}
-		if at == in { // a word that is longer than the line
-			break
-		}
-		p.write(string(text[:at]))
-		text = append([]rune(strings.Repeat(" ", in)), text[at+1:]...)
+		p.write(in + l)
 	}
-	p.write(string(text))
+}
+
+// command writes a command on a line of its own, whole: it is copied.
+func (p *printer) command(indent string, c shell.Command) {
+	p.write(indent + printable.Text(c.String()))
 }
 
 func (p *printer) write(line string) {
@@ -70,7 +67,10 @@ func (p *printer) verdict(r *Report) {
 		}
 	case len(r.Findings) > 0:
 		f := &r.Findings[0]
-		word, text = "PROBLEM", fmt.Sprintf("%s of hosts: %s: %s", count(len(r.Findings), "finding"), f.Host, f.Finding.Cause)
+		word, text = "PROBLEM", fmt.Sprintf("%s: %s", f.Host, title(f))
+		if more := len(r.Findings) - 1; more > 0 {
+			text += fmt.Sprintf("; and %s of hosts", count(more, "more finding"))
+		}
 	case r.Blind() != "":
 		word, text = "UNKNOWN", r.Blind()
 	case !r.well():
@@ -93,10 +93,14 @@ func (r *Report) Text(w io.Writer, width int) error {
 		p.cause(i+1, &r.Causes[i])
 	}
 	p.alone(r)
-	if len(r.Findings) > 0 {
+	if related := r.related(); len(related) > 0 {
 		p.line("")
 		p.line("Findings of hosts%s", r.alongside())
-		p.findings(r.Findings)
+		p.findings(related)
+	}
+	if n := len(r.Findings) - len(r.related()); n > 0 {
+		p.line("")
+		p.line("%s of hosts, older or not about what is affected: --json", count(n, "more finding"))
 	}
 	if len(r.Clocks) > 0 {
 		p.line("")
@@ -114,6 +118,9 @@ func (r *Report) Text(w io.Writer, width int) error {
 	}
 	if r.Found() { // where a terminal has scrolled to
 		p.line("")
+		if len(r.Causes) > 0 && len(r.Causes[0].Next) > 0 {
+			p.command("Next: ", r.Causes[0].Next[0])
+		}
 		p.verdict(r)
 	}
 	return p.err
@@ -133,6 +140,26 @@ func (r *Report) head() string {
 // unseen says that nothing of what was asked about was there.
 func (r *Report) unseen() bool {
 	return r.Question.Service != "" && slices.ContainsFunc(r.NotTested, func(u Unchecked) bool { return u.What == "the service "+r.Question.Service })
+}
+
+// related are the findings of hosts that may have to do with the causes: those about what is
+// affected, that were not there before. Where there is no cause, all.
+func (r *Report) related() (list []Finding) {
+	if len(r.Causes) == 0 {
+		return r.Findings
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		about := func(e Endpoint) bool {
+			return e.Host == f.Host && near(&f.Finding, &Origin{Service: e.Service, Port: e.Port, Comm: program(e.Service)})
+		}
+		if !f.Before && slices.ContainsFunc(r.Causes, func(c Cause) bool {
+			return slices.ContainsFunc(c.Affected, about) || slices.ContainsFunc(c.Chain, about)
+		}) {
+			list = append(list, *f)
+		}
+	}
+	return list
 }
 
 func (r *Report) alongside() string {
@@ -187,6 +214,12 @@ func (p *printer) cause(n int, c *Cause) {
 	p.line("   %s", c.extent())
 	for i := range c.Findings {
 		p.finding("   ", &c.Findings[i])
+	}
+	if len(c.Next) > 0 {
+		p.line("   next")
+		for _, next := range c.Next {
+			p.command("     ", next)
+		}
 	}
 	if len(c.Chain) > 1 {
 		p.line("   the way there")
@@ -300,9 +333,9 @@ func (p *printer) finding(indent string, f *Finding) {
 	if f.Hosts > 1 {
 		host += fmt.Sprintf(" and %s like it", count(f.Hosts-1, "other"))
 	}
-	text := fmt.Sprintf("%s%s: %s", indent, host, f.Finding.Cause)
+	text := fmt.Sprintf("%s%s: %s [%s]", indent, host, title(f), f.Finding.Cause)
 	if on := subjectText(&f.Finding.Subject, &Origin{}); on != "" {
-		text += " (" + on + ")"
+		text += ", " + on
 	}
 	if f.Finding.Impact.Text != "" {
 		text += ": " + f.Finding.Impact.Text
@@ -316,14 +349,13 @@ func (p *printer) finding(indent string, f *Finding) {
 			break
 		}
 		e := &f.Finding.Evidence[i]
-		line := fmt.Sprintf("%s  %s: %v", indent, e.Fact, e.Value)
-		if e.Unit != "" {
-			line += " " + e.Unit
-		}
-		p.line("%s", line)
+		p.line("%s  %s: %s", indent, e.Fact, figure.Evidence(e.Value, e.Limit, e.Unit))
 	}
 	if f.Finding.Fix.Text != "" {
 		p.line("%s  fix: %s", indent, f.Finding.Fix.Text)
+	}
+	for _, c := range f.Finding.Fix.Commands {
+		p.command(indent+"    ", c)
 	}
 }
 
@@ -345,6 +377,7 @@ func (p *printer) findings(list []Finding) {
 		}
 		of := byCause[id]
 		p.finding("  ", of[0])
+		p.command("    next: ", next(&Cause{Findings: []Finding{*of[0]}})[0])
 		hosts := []string{}
 		for _, f := range of[1:] {
 			if f.Host != of[0].Host && !slices.Contains(hosts, f.Host) {

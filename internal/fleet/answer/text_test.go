@@ -21,7 +21,7 @@ func TestTextBeginsWithTheVerdict(t *testing.T) {
 		ends    bool
 	}{
 		"well":  {well.why(t, 900, 1500), "OK  Nothing is abnormal: ", false},
-		"ill":   {ill.why(t, 900, 1500), "PROBLEM  8 of 8", true},
+		"ill":   {ill.why(t, 900, 1500), "PROBLEM  mariadbd:3306 on db-7: slow in server disk", true},
 		"blind": {newWorld(1).why(t, 900, 1500), "UNKNOWN  no host has ever shipped here", false},
 	} {
 		for _, width := range []int{60, 80, 100, 200} {
@@ -39,5 +39,26 @@ func TestTextBeginsWithTheVerdict(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestProgressGoesOn: all phases are one bar.
+func TestProgressGoesOn(t *testing.T) {
+	w := newWorld(4)
+	w.run(700)
+	last, said := -1.0, map[string]bool{}
+	progress := func(what string, done float64) {
+		if said[what] = true; done < last || done > 1 {
+			t.Errorf("%s: %.3f after %.3f", what, done, last)
+		}
+		last = done
+	}
+	w.why(t, 300, 700, func(q *Question) { q.Progress = progress })
+	if len(said) < 2 {
+		t.Errorf("only said %v", said)
+	}
+	last = -1
+	if err := NewWatcher(w, progress).Learn(t.Context(), moment(690)); err != nil {
+		t.Fatal(err)
 	}
 }

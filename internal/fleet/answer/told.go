@@ -2,6 +2,7 @@ package answer
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"strings"
 )
@@ -64,7 +65,7 @@ func (r *Report) Told() *Told {
 	}
 	t.Left.Causes = len(r.Causes) - len(t.Causes)
 	t.Alone, t.Left.Alone = toldEndpoints(r.Alone)
-	t.Findings = toldFindings(r.Findings)
+	t.Findings = toldFindings(r.related())
 	t.Left.Findings = len(r.Findings) - len(t.Findings)
 	for i := range r.Clocks[:min(len(r.Clocks), mostTold)] {
 		t.Clocks = append(t.Clocks, r.Clocks[i].text())
@@ -106,7 +107,7 @@ func toldFindings(list []Finding) []ToldLines {
 	all := []ToldLines{}
 	for i := range list[:min(len(list), mostTold)] {
 		var b bytes.Buffer
-		p := &printer{w: &b}
+		p := &printer{w: &b, width: math.MaxInt}
 		p.finding("", &list[i])
 		text, rest, _ := strings.Cut(b.String(), "\n")
 		one := ToldLines{Text: text, Lines: []string{}}

@@ -64,6 +64,10 @@ func NewWatcher(a fleet.Archive, progress func(what string, done float64)) *Watc
 	return &Watcher{archive: a, settle: SettleOf(a), model: anomaly.New(anomaly.Options{}), Newest: map[string]int64{}, incident: incidents{open: map[string]*Incident{}}, progress: progress}
 }
 
+// learnParts is what learning consists of: sums of the history, the lead, and what is judged
+// second by second.
+const learnParts = 3
+
 // Learn learns what is usual from the history before now: sums of five minutes, and the
 // last quarter of an hour second by second where that is not too much.
 func (w *Watcher) Learn(ctx context.Context, now time.Time) error {
@@ -74,20 +78,20 @@ func (w *Watcher) Learn(ctx context.Context, now time.Time) error {
 	}
 	p := planFor(n, 0)
 	from := end.Add(-lead).Truncate(10 * time.Second)
-	warm := func(from, to time.Time, step time.Duration) error {
+	warm := func(part float64, from, to time.Time, step time.Duration) error {
 		return w.archive.Points(ctx, fleet.Question{From: from, To: to}, step, func(p *fleet.Point) bool {
-			w.progress("learning what is usual", float64(p.At-from.Unix())/to.Sub(from).Seconds())
+			w.progress(learning, (part+share(p.At, from, to))/learnParts)
 			w.model.Warm(p)
 			return true
 		})
 	}
-	if err := warm(from.Add(-p.history), from, rollUp); err != nil {
+	if err := warm(0, from.Add(-p.history), from, rollUp); err != nil {
 		return err
 	}
 	w.at = from.Unix()
 	if p.step > time.Second {
 		upto := end.Add(-time.Minute).Truncate(p.step)
-		if err := warm(from, upto, p.step); err != nil {
+		if err := warm(1, from, upto, p.step); err != nil {
 			return err
 		}
 		w.at = upto.Unix()
@@ -153,7 +157,7 @@ func (w *Watcher) judge(ctx context.Context, end int64) ([]Event, error) {
 		begun = true
 		w.model.Add(p)
 		w.Newest[p.Host] = p.At
-		w.progress("judging", float64(p.At-first)/float64(end-first))
+		w.progress(judgingNow, (2+float64(p.At-first)/float64(end-first))/learnParts)
 		return true
 	})
 	switch {

@@ -8,10 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/anomaly"
 	"github.com/slowray/slowray/internal/fleet/servicemap"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // Why says why services of the fleet are slow.
@@ -179,6 +181,7 @@ func (s *seen) cause(ctx context.Context, a fleet.Archive, shared *anomaly.Share
 		s.unknown = append(s.unknown, Unchecked{"what answers at " + shared.Value, why})
 	}
 	c.Text = s.sentence(c, shared, key)
+	c.Next = next(c)
 	return c, used, nil
 }
 
@@ -378,16 +381,57 @@ func (c *Cause) host() string {
 	return c.Origin.Host
 }
 
-// sentence says what it is.
-func (s *seen) sentence(c *Cause, shared *anomaly.Shared, origin *fleet.Key) string {
-	text := strings.TrimSuffix(shared.Text, ".")
+// headline names what is at fault and what is wrong with it, as far as its host knows;
+// empty where it is better named by what the abnormal have in common.
+func (c *Cause) headline() string {
 	o := c.Origin
 	if o == nil {
 		if len(c.Findings) > 0 && c.Findings[0].Hosts > 0 {
 			f := &c.Findings[0]
-			text += fmt.Sprintf("; on %d of these hosts, and %d others: %s", f.Hosts, f.Elsewhere, strings.TrimSuffix(f.Finding.Title, "."))
+			return fmt.Sprintf("%s on %d of these hosts and %d others", title(f), f.Hosts, f.Elsewhere)
 		}
-		return text + "."
+		return ""
+	}
+	who := o.Host
+	if o.Service != "" {
+		who = o.Service + " on " + o.Host
+	}
+	for i := range c.Findings {
+		f := &c.Findings[i]
+		switch {
+		case f.Host != o.Host || f.Before:
+			continue
+		case !near(&f.Finding, o): // what else runs on the host, and may be in the way
+			return fmt.Sprintf("%s: %s (%s)", o.Host, title(f), subjectText(&f.Finding.Subject, o))
+		}
+		return who + ": " + title(f)
+	}
+	if c.Component.Kind == anomaly.Dependency && o.Part != "" && !c.Network {
+		text := who + ": slow in " + partText(o.Part)
+		if o.PID != 0 {
+			text += fmt.Sprintf(" (pid %d)", o.PID)
+		}
+		return text
+	}
+	return ""
+}
+
+func title(f *Finding) string { return strings.TrimSuffix(f.Finding.Title, ".") }
+
+// sentence says what it is: the cause first, where it is known.
+func (s *seen) sentence(c *Cause, shared *anomaly.Shared, origin *fleet.Key) string {
+	if head := c.headline(); head != "" {
+		return head + "; " + s.reasons(c, shared, origin) + "."
+	}
+	return s.reasons(c, shared, origin) + "."
+}
+
+// reasons says what the abnormal have in common, and what its host says of it.
+func (s *seen) reasons(c *Cause, shared *anomaly.Shared, origin *fleet.Key) string {
+	text := strings.TrimSuffix(shared.Text, ".")
+	o := c.Origin
+	if o == nil {
+		return text
 	}
 	if origin.Side == observe.Called {
 		text = fmt.Sprintf("%s is slow to call %s, which is as usual for others", o.Service+" on "+o.Host, shared.Value)
@@ -428,12 +472,44 @@ func (s *seen) sentence(c *Cause, shared *anomaly.Shared, origin *fleet.Key) str
 	case origin.Side == observe.Called:
 	case s.byKey[*origin] == nil:
 		text += "; on " + o.Host + ": " + process + ", which is as usual by its own account"
+	case o.Part != "" && c.Component.Kind == anomaly.Dependency && !c.Network: // in the headline
 	case o.Part != "":
 		text += "; on " + o.Host + ": " + process + " spends it in " + partText(o.Part)
 	default:
 		text += "; on " + o.Host + ": " + process
 	}
-	return text + "."
+	return text
+}
+
+// next are the commands by which to go on: on the host that it comes from.
+func next(c *Cause) []shell.Command {
+	var on Origin
+	switch {
+	case c.Origin != nil:
+		on = *c.Origin
+	case len(c.Findings) > 0:
+		on = Origin{Host: c.Findings[0].Host, Port: c.Findings[0].Finding.Subject.Port}
+	default:
+		return []shell.Command{}
+	}
+	var narrow shell.Command
+	if on.Port > 0 {
+		narrow = shell.Line("--port %s", on.Port)
+	}
+	when := narrow
+	if c.Until != nil {
+		when = shell.Line("--at %s", c.Since.Format(time.RFC3339)).Then(narrow)
+	}
+	ssh := shell.Line("ssh %s sudo slowray", on.Host)
+	list := []shell.Command{ssh.Then(shell.Line("why")).Then(when)}
+	for i := range c.Findings {
+		f := &c.Findings[i]
+		// Only a cause that slowray knows: the shell of the other host reads its name again.
+		if f.Host == on.Host && !f.Before && f.Finding.Prove != nil && diagnose.Provable(f.Finding.Cause) == nil {
+			return append(list, ssh.Then(shell.Line("prove %s", string(f.Finding.Cause))).Then(narrow))
+		}
+	}
+	return list
 }
 
 // partText is a part by its name, with what is waited for where the name does not say it.

@@ -17,6 +17,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet/anomaly"
 	"github.com/slowray/slowray/internal/fleet/memory"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -76,6 +77,9 @@ func TestSlowDatabaseIsNamed(t *testing.T) {
 	o := c.Origin
 	if o == nil || o.Host != "db-7" || o.Service != "mariadbd:3306" || o.PID != 812 || o.Comm != "mariadbd" || o.Part != "server.blocked.disk" {
 		t.Errorf("origin %+v", o)
+	}
+	if !strings.HasPrefix(textOf(t, r), "PROBLEM  mariadbd:3306 on db-7: Requests wait for fsync; 8 of 8") || !slices.Equal(shell.Strings(c.Next), []string{"ssh db-7 sudo slowray why --port 3306"}) {
+		t.Errorf("%s\nnext: %q", textOf(t, r), c.Next)
 	}
 	for _, want := range []string{"8 of 8", "10.0.0.7:3306", "on db-7: fsync-bound", "mariadbd (pid 812)", "/dev/vdb"} {
 		if !strings.Contains(c.Text, want) {
@@ -226,7 +230,7 @@ func TestBadConfiguration(t *testing.T) {
 	if c.Component != label && (c.And == nil || *c.And != label) || c.Inside != 10 || c.Origin != nil {
 		t.Fatalf("%+v %d inside, %+v\n%s", c.Component, c.Inside, c.Origin, textOf(t, r))
 	}
-	if len(c.Findings) != 1 || c.Findings[0].Hosts != 9 || c.Findings[0].Elsewhere != 0 || !strings.Contains(c.Text, "on 9 of these hosts, and 0 others: All workers are busy") {
+	if len(c.Findings) != 1 || c.Findings[0].Hosts != 9 || c.Findings[0].Elsewhere != 0 || !strings.Contains(c.Text, "All workers are busy on 9 of these hosts and 0 others; 10 of 10") {
 		t.Errorf("findings %+v\n%s", c.Findings, c.Text)
 	}
 	if len(r.Findings) != 15 {
@@ -298,7 +302,7 @@ func TestNothingIsWrong(t *testing.T) {
 	w.find("web-3", "time-wait", "TIME_WAIT.", cause.Subject{Kind: "namespace"}, 0.1, 1000)
 	r := w.why(t, 600, 1200)
 	valid(t, r)
-	if text := textOf(t, r); len(r.Abnormal) != 0 || !r.Found() || !strings.Contains(text, "Nothing is abnormal: 21 endpoints") || !strings.Contains(text, "web-3: time-wait") {
+	if text := textOf(t, r); len(r.Abnormal) != 0 || !r.Found() || !strings.Contains(text, "Nothing is abnormal: 21 endpoints") || !strings.HasPrefix(text, "PROBLEM  web-3: TIME_WAIT\n") || !strings.Contains(text, "next: ssh web-3 sudo slowray why\n") {
 		t.Errorf("nothing is wrong, and a host has a finding:\n%s", text)
 	}
 }
@@ -369,5 +373,29 @@ func TestClientNetwork(t *testing.T) {
 	c := one(t, r)
 	if c.Component != (anomaly.Component{Kind: anomaly.Clients, Value: "198.51.103.0/24"}) || !c.Network || c.Origin != nil {
 		t.Errorf("%+v:\n%s", c.Component, textOf(t, r))
+	}
+}
+
+// TestNext: what is over is looked up in the history, what can be proved is, and a cause
+// that slowray does not know reaches no shell.
+func TestNext(t *testing.T) {
+	since, until := moment(60), moment(120)
+	proved := func(id cause.ID) []Finding {
+		return []Finding{{Host: "db-7", Finding: cause.Finding{Cause: id, Prove: &cause.Prove{}}}}
+	}
+	for name, c := range map[string]struct {
+		of   Cause
+		want []string
+	}{
+		"over":        {Cause{Since: since, Until: &until, Origin: &Origin{Host: "db-7", Port: 3306}}, []string{"ssh db-7 sudo slowray why --at 2027-01-15T10:01:00Z --port 3306"}},
+		"provable":    {Cause{Origin: &Origin{Host: "db-7"}, Findings: proved("nagle-delayed-ack")}, []string{"ssh db-7 sudo slowray why", "ssh db-7 sudo slowray prove nagle-delayed-ack"}},
+		"unknown":     {Cause{Origin: &Origin{Host: "db-7"}, Findings: proved("x;reboot")}, []string{"ssh db-7 sudo slowray why"}},
+		"of no host":  {Cause{}, []string{}},
+		"many hosts":  {Cause{Findings: []Finding{{Host: "web-1", Finding: cause.Finding{Subject: cause.Subject{Port: 8080}}}}}, []string{"ssh web-1 sudo slowray why --port 8080"}},
+		"quoted host": {Cause{Origin: &Origin{Host: "a;b"}}, []string{"ssh 'a;b' sudo slowray why"}},
+	} {
+		if got := shell.Strings(next(&c.of)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }

@@ -49,5 +49,5 @@ func until(t *testing.T, ok func() bool) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatal("it did not come about")
+	t.Fatal("it was not made")
 }

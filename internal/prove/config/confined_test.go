@@ -31,7 +31,7 @@ func unified(t *testing.T) string {
 			return f[4]
 		}
 	}
-	t.Skip("SKIPPED FOR WANT OF A MOUNT: no control groups of version 2")
+	t.Skip("SKIPPED WITHOUT A MOUNT: no control groups of version 2")
 	return ""
 }
 
@@ -205,7 +205,7 @@ func TestLabelIsKept(t *testing.T) {
 	write(t, name, "docker-default (enforce)\n")
 	at := fmt.Sprintf("/proc/%d/attr/current", r.pid)
 	if err := unix.Mount(name, at, "", unix.MS_BIND, ""); err != nil {
-		t.Skipf("SKIPPED FOR WANT OF RIGHTS: %v", err)
+		t.Skipf("SKIPPED WITHOUT RIGHTS: %v", err)
 	}
 	_, err := files{}.Prepare(r.change())
 	if e := unix.Unmount(at, 0); e != nil {
@@ -265,7 +265,7 @@ func TestNameBelowItsRoot(t *testing.T) {
 	}
 	jail := t.TempDir()
 	if err := unix.Mount("/", jail, "", unix.MS_BIND, ""); err != nil {
-		t.Skipf("SKIPPED FOR WANT OF RIGHTS: %v", err)
+		t.Skipf("SKIPPED WITHOUT RIGHTS: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(jail, 0); err != nil {

@@ -73,7 +73,7 @@ func (j job) other(t *testing.T, do string) (*exec.Cmd, *bytes.Buffer) {
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED FOR WANT OF RIGHTS: this test needs root")
+		t.Skip("SKIPPED WITHOUT RIGHTS: this test needs root")
 	}
 }
 

@@ -84,7 +84,7 @@ func TestDamagedFile(t *testing.T) {
 					return
 				}
 				var text strings.Builder
-				if err := NewDocument(list, nil).List(&text); err != nil {
+				if err := NewDocument(list, nil).List(&text, 0, nil); err != nil {
 					t.Fatal(err)
 				}
 				for _, want := range []string{"damaged", "some-cause", "1.json is", "its backup is whole", "1  file0\n", "1  file1\n",

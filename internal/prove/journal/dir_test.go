@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/slowray/slowray/internal/language"
 )
 
 // A directory that others could write to, or that is not one, is refused.
@@ -304,10 +306,10 @@ func TestDocument(t *testing.T) {
 		t.Error("what was not put back is not told")
 	}
 	var text strings.Builder
-	if err := errors.Join(list.List(&text), undone.Undone(&text), undone.List(&text)); err != nil {
+	if err := errors.Join(list.List(&text, 0, nil), undone.Undone(&text, 0, nil), undone.List(&text, 0, nil)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"some-cause", "a test (pid ", "was " + before + ", is " + with, "1  file0 [2J of the host\n",
+	for _, want := range []string{"some-cause", "a test (pid ", "was " + before + ", is " + with, "1  file0\ufffd[2J of the host\n",
 		"put back (" + before + ")", "file1: somebody else has changed it meanwhile, it is left as it is: now by hand", "damaged", "2.json is torn", "may be in force: look for it by hand"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is not in:\n%s", want, &text)
@@ -315,5 +317,18 @@ func TestDocument(t *testing.T) {
 	}
 	if strings.Contains(text.String(), "\x1b") {
 		t.Errorf("an escape sequence is printed: %q", &text)
+	}
+	reader, err := language.New("zh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text.Reset()
+	if err := errors.Join(list.List(&text, 0, reader), undone.Undone(&text, 0, reader)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"已保留", "何人", "期间被他人改过", "可能仍生效：请手动查看"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is not in:\n%s", want, &text)
+		}
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/language"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // Document is what `slowray undo --json` prints (schema/undo.schema.json).
@@ -80,45 +80,40 @@ func (d *Document) JSON(w io.Writer) error {
 	return enc.Encode(d)
 }
 
-// List writes the entries for people.
-func (d *Document) List(w io.Writer) error {
+// List writes the entries for people, in so many columns, 0 being any.
+func (d *Document) List(w io.Writer, width int, reader *language.Language) error {
 	if len(d.Entries) == 0 {
-		_, err := fmt.Fprintln(w, "No changes: nothing to undo.")
+		_, err := fmt.Fprintln(w, reader.Text("No changes: nothing to undo."))
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "ID\tWHEN\tSTATE\tCAUSE\tWHO")
+	rows := [][]string{{"ID", reader.Text("WHEN"), reader.Text("STATE"), reader.Text("CAUSE"), reader.Text("WHO")}}
 	for i := range d.Entries {
 		l := &d.Entries[i]
-		if l.State == Damaged {
-			when := "-"
-			if !l.Created.IsZero() {
-				when = l.Created.Local().Format(time.DateTime)
+		when, who := "-", printable.Text(l.Problem)
+		if !l.Created.IsZero() {
+			when = l.Created.Local().Format(time.DateTime)
+		}
+		if l.State != Damaged {
+			who = reader.Sprintf("%s: %s (pid %d)", l.User, printable.Text(l.Why), l.PID)
+			if l.Live {
+				who = reader.Sprintf("%s: %s (pid %d, running)", l.User, printable.Text(l.Why), l.PID)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", l.ID, when, l.State, plain(cmp.Or(l.Cause, "-")), plain(l.Problem))
-			continue
 		}
-		who := fmt.Sprintf("%s: %s (pid %d)", l.User, l.Why, l.PID)
-		if l.Live {
-			who = fmt.Sprintf("%s: %s (pid %d, running)", l.User, l.Why, l.PID)
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", l.ID, l.Created.Local().Format(time.DateTime), l.State, plain(l.Cause), plain(who))
+		rows = append(rows, []string{l.ID, when, reader.Text(string(l.State)), printable.Text(cmp.Or(l.Cause, "-")), who})
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	table := printable.Table(rows, width)
+	var b strings.Builder
 	for i := range d.Entries {
 		for _, c := range d.Entries[i].Changes {
-			values := c.values()
+			values := reader.Text(printable.Text(c.values()))
 			if d.Entries[i].State == Damaged {
-				values = "may be in force: " + values
+				values = reader.Sprintf("may be in force: %s", values)
 			}
-			if _, err := fmt.Fprintf(w, "%s  %s\n   %s\n", d.Entries[i].ID, plain(c.Text), plain(values)); err != nil {
-				return err
-			}
+			fmt.Fprintf(&b, "%s  %s\n   %s\n", d.Entries[i].ID, reader.Text(printable.Text(c.Text)), values)
 		}
 	}
-	return nil
+	_, err := io.WriteString(w, table+printable.Fold(b.String(), width))
+	return err
 }
 
 // values is what was and what is.
@@ -138,12 +133,13 @@ func (c *ListedChange) values() string {
 	return fmt.Sprintf("was %s, is %s", c.Was, c.Now)
 }
 
-// Undone writes what became of the changes for people.
-func (d *Document) Undone(w io.Writer) error {
+// Undone writes what became of the changes for people, in so many columns.
+func (d *Document) Undone(w io.Writer, width int, reader *language.Language) error {
 	if len(d.Outcomes) == 0 {
-		_, err := fmt.Fprintln(w, "Nothing to undo.")
+		_, err := fmt.Fprintln(w, reader.Text("Nothing to undo."))
 		return err
 	}
+	var b strings.Builder
 	for i := range d.Outcomes {
 		o := &d.Outcomes[i]
 		text := fmt.Sprintf("%s: put back (%s)", o.Change, o.Was)
@@ -152,24 +148,13 @@ func (d *Document) Undone(w io.Writer) error {
 		} else if o.Note != "" {
 			text += ": " + o.Note
 		}
-		if _, err := fmt.Fprintf(w, "%s  %s\n", o.ID, plain(text)); err != nil {
-			return err
-		}
+		fmt.Fprintf(&b, "%s  %s\n", o.ID, reader.Text(printable.Text(text)))
 	}
-	return nil
+	_, err := io.WriteString(w, printable.Fold(b.String(), width))
+	return err
 }
 
 // Left says that something was not put back, though it is still there.
 func (d *Document) Left() bool {
 	return slices.ContainsFunc(d.Outcomes, func(o Outcome) bool { return o.Result == ResultFailed || o.Result == ResultChanged })
-}
-
-// plain is text that cannot steer a terminal: it is the host's and the file's.
-func plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {
-			return ' '
-		}
-		return r
-	}, text)
 }

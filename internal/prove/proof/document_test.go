@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -77,7 +78,7 @@ The accept queue is full  [accept-queue-overflow]
   undo      sysctl -w net.core.somaxconn=10
 
 `
-	const verdict = "PROVED  accept-queue-overflow on nginx :80: good responses went from 505/s to 5,050/s with the chan…\n"
+	const verdict = "PROVED  net.core.somaxconn 10 → 4096, on the host: good responses 505/s → 5,050/s\n"
 	dry, done := documents(t)
 	kept := *done
 	kept.Kept = "0007"
@@ -117,6 +118,22 @@ intervals of at least 95 %.
 const persist = `To make it permanent:
   echo 'net.core.somaxconn=4096' > /etc/sysctl.d/90-somaxconn.conf
 `
+
+// TestVerdictFits: on any terminal the figures are in it, however long the change is.
+func TestVerdictFits(t *testing.T) {
+	_, done := documents(t)
+	done.Steps[0].Change.Text = "net.ipv4.tcp_rmem 4096 131072 6291456 → 4096 131072 16777216, in network namespace 4026532177"
+	for _, width := range []int{60, 80, 200} {
+		var b strings.Builder
+		if err := done.Text(&b, width, nil); err != nil {
+			t.Fatal(err)
+		}
+		line, _, _ := strings.Cut(b.String(), "\n")
+		if ansi.StringWidth(line) > width || !strings.HasPrefix(line, "PROVED  net.ipv4.tcp_rmem") || !strings.HasSuffix(line, ": good responses 505/s → 5,050/s") {
+			t.Errorf("in %d columns: %s", width, line)
+		}
+	}
+}
 
 // TestTextInChinese: verdict, table and endings are in the language of the reader; what
 // the finding says is the catalogue's.

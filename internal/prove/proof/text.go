@@ -88,11 +88,18 @@ func (d *Document) Text(w io.Writer, width int, reader *language.Language) error
 	return p.err
 }
 
-// verdict writes one line: what the proof came to, and of which service.
+// verdict writes one line: what the proof came to; of a change that did something, which one
+// and the figure before and with it, else of which service and why.
 func (p *printer) verdict(d *Document) {
 	word, text := "NOT TRIED", "nothing was changed (--apply tries it)"
 	if r := d.Result; r != nil {
 		word, text = strings.ToUpper(string(r.Verdict)), r.Why
+		if e := decisive(r); e != nil && len(d.Steps) > 0 {
+			head, figures := p.reader.Text(word)+"  ", fmt.Sprintf(": %s %s → %s", p.reader.Text(e.Metric.Words()), p.reader.Text(e.Figure(e.Before.Median)), p.reader.Text(figureOf(e, &e.With)))
+			what := p.reader.Text(printable.Text(d.Steps[0].Change.Text))
+			p.line("%s", head+printable.Cut(what, p.width-ansi.StringWidth(head+figures))+figures)
+			return
+		}
 	}
 	who := d.Cause
 	if d.Service.Port != 0 {
@@ -107,6 +114,17 @@ func (d *Document) comm() string {
 		return c
 	}
 	return "port"
+}
+
+// decisive is the first effect that the verdict is about; nil where it is about none.
+func decisive(r *experiment.Result) *experiment.Effect {
+	of, known := map[experiment.Verdict]experiment.Outcome{experiment.Proved: experiment.Better, experiment.Worse: experiment.Poorer}[r.Verdict]
+	for i := range r.Effects {
+		if known && r.Effects[i].Outcome == of {
+			return &r.Effects[i]
+		}
+	}
+	return nil
 }
 
 func (d *Document) measured() string {

@@ -10,9 +10,6 @@ import (
 
 // Which connections are followed, see follow_share in connection.h.
 
-// LeftOutText says what Stats.LeftOut counts.
-const LeftOutText = "requests of connections that were left out, to stay within the CPU budget: their counts and sums are estimates"
-
 const (
 	// roundSeconds is how long a round lasts at least: then each connection has had its
 	// turn, in a window of ten seconds several times.

@@ -177,7 +177,7 @@ func TestHugeLog(t *testing.T) {
 	}
 	put(t, log, "first\n")
 	if err := os.Truncate(log, 5<<30); err != nil {
-		t.Skipf("SKIPPED FOR WANT OF SPARSE FILES: %v", err)
+		t.Skipf("SKIPPED WITHOUT SPARSE FILES: %v", err)
 	}
 	put(t, log, "\nlast\n")
 	s, err := tail.Read(enough(), 4<<20, func(b []byte) {

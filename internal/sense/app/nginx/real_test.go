@@ -280,7 +280,7 @@ func openFDs() int {
 func TestRealNginxOtherRoot(t *testing.T) {
 	bin := proctest.Need(t, "nginx")
 	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED FOR WANT OF RIGHTS: a mount namespace needs root")
+		t.Skip("SKIPPED WITHOUT RIGHTS: a mount namespace needs root")
 	}
 	port := proctest.Port(t)
 	dir := t.TempDir()

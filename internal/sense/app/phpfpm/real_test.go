@@ -203,11 +203,11 @@ func addr(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 // configuration directory is another one.
 func TestRealPHPFPMOtherRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("SKIPPED FOR WANT OF RIGHTS: a mount namespace needs root")
+		t.Skip("SKIPPED WITHOUT RIGHTS: a mount namespace needs root")
 	}
 	const etc = "/etc/php/8.2/fpm"
 	if _, err := os.Stat(etc); err != nil {
-		t.Skipf("SKIPPED FOR WANT OF A DIRECTORY: %v", err)
+		t.Skipf("SKIPPED WITHOUT A DIRECTORY: %v", err)
 	}
 	port, dir := proctest.Port(t), t.TempDir()
 	write(t, filepath.Join(dir, "php-fpm.conf"), fmt.Sprintf("[global]\nerror_log = %s/log\n[api]\n%slisten = %d\npm = static\npm.max_children = 2\n", etc, asOwner(), port))

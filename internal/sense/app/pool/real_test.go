@@ -59,7 +59,7 @@ func TestRealServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			proctest.Need(t, s.program)
 			if os.Geteuid() != 0 {
-				t.Skip("SKIPPED FOR WANT OF RIGHTS: not root")
+				t.Skip("SKIPPED WITHOUT RIGHTS: not root")
 			}
 			for i, apart := range []bool{false, true} {
 				s.check(t, 2+i, apart)

@@ -17,7 +17,7 @@ import (
 func TestRealTomcat(t *testing.T) {
 	const start = "/usr/share/tomcat10/bin/catalina.sh"
 	if _, err := os.Stat(start); err != nil {
-		t.Skip("SKIPPED FOR WANT OF A PROGRAM: tomcat10 is not installed")
+		t.Skip("SKIPPED WITHOUT A PROGRAM: tomcat10 is not installed")
 	}
 	dir, port := t.TempDir(), proctest.Port(t)
 	for _, d := range []string{"conf", "logs", "temp", "webapps", "work"} {

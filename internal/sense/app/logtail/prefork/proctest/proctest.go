@@ -106,7 +106,7 @@ func Need(t testing.TB, program string) string {
 	p, err := exec.LookPath(program)
 	if err != nil {
 		if p = "/usr/sbin/" + program; !exists(p) {
-			t.Skipf("SKIPPED FOR WANT OF A PROGRAM: %s is not installed", program)
+			t.Skipf("SKIPPED WITHOUT A PROGRAM: %s is not installed", program)
 		}
 	}
 	return p

@@ -1,0 +1,34 @@
+package observe
+
+import "regexp"
+
+// What a Loss says of what is missing on purpose.
+const (
+	// LossOldChanges is of changes of the host that are older than those listed. Nothing
+	// that was measured is missing by it.
+	LossOldChanges = "changes of the last days that were left out, the oldest"
+	// LossSampled is of requests that are in every count and sum.
+	LossSampled = "requests counted without a record of their own, to stay within the CPU budget"
+	// LossEstimated is of connections of which others stand for.
+	LossEstimated = "requests of connections that were left out, to stay within the CPU budget: their counts and sums are estimates"
+)
+
+// Loss counts readings that were dropped or skipped to stay within bounds.
+type Loss struct {
+	What  string `json:"what"`
+	Count int64  `json:"count"`
+}
+
+// unforeseen is what losses say that nobody chose.
+var unforeseen = regexp.MustCompile(`ring was full|buffer (was full|had no room)|overwritten|kept from|no room|room ran out|memory ran out|disk was too slow|could not be read|passed over`)
+
+// Label says what became of them: sampling and a bound lose nothing that was to be kept.
+func (l *Loss) Label() string {
+	switch {
+	case l.What == LossSampled, l.What == LossEstimated:
+		return "Sampled"
+	case unforeseen.MatchString(l.What):
+		return "Lost events"
+	}
+	return "Left out"
+}
