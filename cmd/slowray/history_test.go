@@ -98,6 +98,12 @@ func TestWhyAt(t *testing.T) {
 			t.Errorf("%s --at differs from replaying the window (%s)", command, said)
 		}
 	}
+	// What may last can be proved now, also where several windows are judged together.
+	for _, length := range []string{"1s", "2m"} {
+		if text, _ := slowray(t, exitFindings, "why", "--at", at(0, 0), "--for", length, "--dir", dir); !strings.Contains(text, "\n   prove     slowray prove ") {
+			t.Errorf("for %s: no command to prove it with:\n%s", length, text)
+		}
+	}
 	// In the second between two windows the nearer one answers.
 	slowray(t, exitFindings, "why", "--at", at(1, 59), "--dir", dir)
 	// After the last one, too, which is said.

@@ -210,7 +210,7 @@ func TestBadRules(t *testing.T) {
 }
 
 // TestOnceEach: whatever comes, and however often the process is killed and reads its state
-// again, each incident begins once and ends once, and nothing is told of it before or after.
+// again, each incident begins once and ends once, and nothing is said of it before or after.
 func TestOnceEach(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &Config{For: Duration(rapid.SampledFrom([]time.Duration{0, 5 * time.Second, time.Minute}).Draw(t, "for")), ResolveAfter: Duration(time.Minute), Critical: Level{Share: 0.2},

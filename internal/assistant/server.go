@@ -42,10 +42,10 @@ func New(opt Options) *mcp.Server {
 	s := &server{opt: opt, turns: make(chan struct{}, atOnce)}
 	m := mcp.NewServer(&mcp.Implementation{Name: "slowray", Title: "slowray", Version: opt.Version}, &mcp.ServerOptions{Instructions: instructions})
 	add(s, m, "why", "Why is it slow? Watches this host for some seconds, or judges a recorded time, and names the causes of slow and failed requests, with evidence, fix, what was ruled out and what could not be checked.", s.why)
-	add(s, m, "services", "Which services answer and call here: requests per second, errors, latency quantiles, and where the time goes. Of the recorded history, or of two seconds from now where nothing is recorded.", s.services)
+	add(s, m, "services", "Which services answer and call here: requests per second, errors, latency quantiles, and the time breakdown. Of the recorded history, or of two seconds from now where nothing is recorded.", s.services)
 	add(s, m, "slow_requests", "The slowest requests one by one, each with its time breakdown. Of the recorded history, or of some seconds from now where nothing is recorded.", s.slowRequests)
 	add(s, m, "request", "One recorded request by its id (from slow_requests): its time breakdown, its hops on this host, whom its thread waited for.", s.request)
-	add(s, m, "cause_page", "All about one cause: symptoms, evidence, what it is told apart from, how to fix it. Without a cause: the list of all causes.", s.causePage)
+	add(s, m, "cause_page", "All about one cause: symptoms, evidence, what it is easily taken for, how to fix it. Without a cause: the list of all causes.", s.causePage)
 	add(s, m, "history", "What happened in a stretch of the recorded history: findings with onset and end, and what was different from the time around it.", s.history)
 	add(s, m, "fleet_why", "The same question for many hosts that ship to one database: which services, what the slow ones have in common, where it comes from.", s.fleetWhy)
 	add(s, m, "proof_plan", "How a cause would be proved on this host: the change, the way back, how long it takes. Nothing is changed.", s.proofPlan)

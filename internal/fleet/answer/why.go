@@ -504,10 +504,14 @@ func next(c *Cause) []shell.Command {
 	list := []shell.Command{ssh.Then(shell.Line("why")).Then(when)}
 	for i := range c.Findings {
 		f := &c.Findings[i]
-		// Only a cause that slowray knows: the shell of the other host reads its name again.
-		if f.Host == on.Host && !f.Before && f.Finding.Prove != nil && diagnose.Provable(f.Finding.Cause) == nil {
-			return append(list, ssh.Then(shell.Line("prove %s", string(f.Finding.Cause))).Then(narrow))
+		if f.Host != on.Host || f.Before {
+			continue
 		}
+		// Only a cause that slowray knows: the shell of the other host reads its name again.
+		if f.Finding.Prove != nil && diagnose.Provable(f.Finding.Cause) == nil {
+			list = append(list, ssh.Then(shell.Line("prove %s", string(f.Finding.Cause))).Then(narrow))
+		}
+		break // of the headline's, and no other
 	}
 	return list
 }

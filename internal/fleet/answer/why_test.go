@@ -390,6 +390,7 @@ func TestNext(t *testing.T) {
 		"over":        {Cause{Since: since, Until: &until, Origin: &Origin{Host: "db-7", Port: 3306}}, []string{"ssh db-7 sudo slowray why --at 2027-01-15T10:01:00Z --port 3306"}},
 		"provable":    {Cause{Origin: &Origin{Host: "db-7"}, Findings: proved("nagle-delayed-ack")}, []string{"ssh db-7 sudo slowray why", "ssh db-7 sudo slowray prove nagle-delayed-ack"}},
 		"unknown":     {Cause{Origin: &Origin{Host: "db-7"}, Findings: proved("x;reboot")}, []string{"ssh db-7 sudo slowray why"}},
+		"another's":   {Cause{Origin: &Origin{Host: "db-7"}, Findings: append([]Finding{{Host: "db-7", Finding: cause.Finding{Cause: "deadlock"}}}, proved("nagle-delayed-ack")...)}, []string{"ssh db-7 sudo slowray why"}},
 		"of no host":  {Cause{}, []string{}},
 		"many hosts":  {Cause{Findings: []Finding{{Host: "web-1", Finding: cause.Finding{Subject: cause.Subject{Port: 8080}}}}}, []string{"ssh web-1 sudo slowray why --port 8080"}},
 		"quoted host": {Cause{Origin: &Origin{Host: "a;b"}}, []string{"ssh 'a;b' sudo slowray why"}},
