@@ -63,7 +63,7 @@ func kinds(all []told) (list []Kind) {
 	return list
 }
 
-// TestHarmThenCause: harm is told before its cause is known, which then is an update of the same
+// TestHarmThenCause: harm is sent before its cause is known, which then is an update of the same
 // incident; what follows from it is no incident; it is over once.
 func TestHarmThenCause(t *testing.T) {
 	x, all := follow(rules(t, "for: 0s\n"+oneHook))
@@ -128,7 +128,7 @@ func TestFor(t *testing.T) {
 		x.harm(begin.Add(time.Duration(20+s)*time.Second), nil)
 	}
 	if len(*all) != 0 {
-		t.Errorf("harm of 20 s was told: %v", kinds(*all))
+		t.Errorf("harm of 20 s was sent: %v", kinds(*all))
 	}
 }
 
