@@ -122,8 +122,15 @@ func (x *Index) Container(id string, c *Claim) {
 	claim(x, x.containers, id, c)
 }
 
+// Tag stands for a UID.
+type Tag uint32
+
+// TagOf is the tag of a UID in this index.
+func (x *Index) TagOf(uid string) Tag { return Tag(maphash.String(x.seed, uid)) }
+
 // DropAddress takes back what a source claimed without an end: from at on it does not know.
-func (x *Index) DropAddress(addr netip.Addr, s Source, uid string, at int64) {
+// Of Slices each claim is taken back by a drop of its own: a pod may be in several.
+func (x *Index) DropAddress(addr netip.Addr, s Source, of Tag, at int64) {
 	addr = addr.Unmap()
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -131,21 +138,26 @@ func (x *Index) DropAddress(addr netip.Addr, s Source, uid string, at int64) {
 	if addr.Is4() {
 		head = x.v4[addr.As4()]
 	}
-	x.drop(head, s, uid, at)
+	x.drop(head, s, of, at)
 }
 
 // DropContainer is DropAddress of a container.
-func (x *Index) DropContainer(id string, s Source, uid string, at int64) {
+func (x *Index) DropContainer(id string, s Source, of Tag, at int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.drop(x.containers[id], s, uid, at)
+	x.drop(x.containers[id], s, of, at)
 }
 
-func (x *Index) drop(head uint32, s Source, uid string, at int64) {
-	tag := x.tag(uid)
+func (x *Index) drop(head uint32, s Source, of Tag, at int64) {
 	for i := head; i != 0; {
 		p := x.spans.at(i)
-		if p.tag == tag && p.sources&(1<<s) != 0 {
+		if p.tag == of && p.sources&(1<<s) != 0 {
+			if s == Slices && p.slices < math.MaxUint8 {
+				p.slices--
+			}
+			if s == Slices && p.slices > 0 {
+				return
+			}
 			if p.sources &^= 1 << s; p.sources == 0 && p.to == 0 {
 				p.to, p.leased = max(at, p.from), true
 			}
@@ -223,14 +235,12 @@ func (x *Index) Stats() Stats {
 	return s
 }
 
-func (x *Index) tag(uid string) uint32 { return uint32(maphash.String(x.seed, uid)) }
-
 // claim puts a claim among those of its key.
 func claim[K comparable](x *Index, keys map[K]uint32, key K, c *Claim) {
 	if c.From <= 0 || c.To != 0 && c.To <= c.From {
 		return
 	}
-	tag := x.tag(c.UID)
+	tag := x.TagOf(c.UID)
 	for i := keys[key]; i != 0; {
 		p := x.spans.at(i)
 		if p.tag == tag && (c.To == 0 || c.To > p.from || p.from == c.From) && (p.to == 0 || p.leased || c.From < p.to) {
@@ -257,7 +267,8 @@ func claim[K comparable](x *Index, keys map[K]uint32, key K, c *Claim) {
 	}
 	i := x.spans.take()
 	p := x.spans.at(i)
-	*p = span{from: c.From, to: c.To, tag: tag, sources: 1 << c.Source, leased: c.Leased}
+	*p = span{from: c.From, to: c.To, tag: tag, leased: c.Leased}
+	p.said(c.Source)
 	x.name(p, &c.Who)
 	p.older = keys[key]
 	keys[key] = x.sorted(i, i)
@@ -274,7 +285,7 @@ func (x *Index) join(p *span, c *Claim) {
 	case c.To != 0 && (p.to == 0 || c.To < p.to):
 		p.to = c.To
 	}
-	p.sources |= 1 << c.Source
+	p.said(c.Source)
 	if known := x.spell(p); known != c.Who {
 		if merged := merge(known, c.Who); merged != known && x.textBytes < x.limits.Bytes {
 			x.unname(p)

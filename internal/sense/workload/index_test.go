@@ -123,6 +123,8 @@ func TestLateAndOutOfOrder(t *testing.T) {
 			c := &Claim{Source: Pods, UID: p.uid, Who: p.who, From: p.from}
 			if e.to {
 				c.To, ended[p.uid] = p.to, true
+			} else {
+				c.From += rapid.Int64Range(0, (p.to-p.from)/2).Draw(t, "seen later")
 			}
 			x.Address(p.addr, c)
 			model.claim(p.addr, c)
@@ -176,8 +178,8 @@ func TestUnknownIsNotGuessed(t *testing.T) {
 	check(x, map[int64]string{9: "", 10: cart.Pod, 20: cart.Pod, 21: ""})
 	x.Address(a, &Claim{Source: CRI, UID: "1", Who: cart, From: 10 * second}) // another knows it
 	check(x, map[int64]string{21: cart.Pod})
-	x.DropAddress(a, CRI, "1", 30*second)
-	x.DropAddress(a, Pods, "1", 25*second)
+	x.DropAddress(a, CRI, x.TagOf("1"), 30*second)
+	x.DropAddress(a, Pods, x.TagOf("1"), 25*second)
 	check(x, map[int64]string{24: cart.Pod, 25: ""})
 	x.Address(a, &Claim{Source: Lookups, UID: "1", Who: cart, From: 10 * second, To: 40 * second, Leased: true})
 	check(x, map[int64]string{39: cart.Pod, 40: ""})
@@ -196,6 +198,25 @@ func TestUnknownIsNotGuessed(t *testing.T) {
 		a = netip.MustParseAddr(s)
 		x.Address(a, &Claim{Source: Pods, UID: "1", Who: cart, From: 1})
 		check(x, map[int64]string{10: ""})
+	}
+}
+
+// TestPodOfSeveralServices: it has its address for as long as one of them lists it.
+func TestPodOfSeveralServices(t *testing.T) {
+	x, a := New(DefaultLimits), netip.MustParseAddr("10.1.0.7")
+	c := &Claim{Source: Slices, UID: "1", Who: cart, From: second}
+	x.Address(a, c)
+	x.Address(a, c)
+	x.DropAddress(a, Slices, x.TagOf("1"), 5*second)
+	if _, ok := x.At(a, 9*second); !ok {
+		t.Error("nobody has it while the other service lists it")
+	}
+	x.DropAddress(a, Slices, x.TagOf("1"), 7*second)
+	if _, ok := x.At(a, 9*second); ok {
+		t.Error("somebody has it while no service lists it")
+	}
+	if _, ok := x.At(a, 6*second); !ok {
+		t.Error("nobody had it while one service listed it")
 	}
 }
 
@@ -256,7 +277,7 @@ func TestConcurrency(t *testing.T) {
 				x.Container("0123456789ab", c)
 				x.At(a, i*second)
 				x.Of("0123456789ab", i*second)
-				x.DropAddress(a, Source(g), c.UID, (i+1)*second)
+				x.DropAddress(a, Source(g), x.TagOf(c.UID), (i+1)*second)
 				x.Sweep(i * second)
 			}
 		})

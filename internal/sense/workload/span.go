@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"math"
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -11,7 +12,7 @@ import (
 type span struct {
 	from, to  int64
 	who       *observe.Workload // nil until it is asked for
-	tag       uint32            // of the UID
+	tag       Tag
 	older     uint32            // the one of the same key that began before
 	owner     uint32
 	place     uint32
@@ -20,7 +21,15 @@ type span struct {
 	suffix    [10]byte
 	length    uint8 // of suffix
 	sources   uint8 // bits
+	slices    uint8 // claims of Slices that were not dropped; not counted from 255 on
 	leased    bool
+}
+
+func (p *span) said(s Source) {
+	p.sources |= 1 << s
+	if s == Slices && p.slices < math.MaxUint8 {
+		p.slices++
+	}
 }
 
 // owner is what a pod belongs to, and place where it is.
