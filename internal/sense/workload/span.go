@@ -13,7 +13,7 @@ type span struct {
 	from, to  int64
 	who       *observe.Workload // nil until it is asked for
 	tag       Tag
-	older     uint32            // the one of the same key that began before
+	older     uint32 // the one of the same key that began before
 	owner     uint32
 	place     uint32
 	container uint32
