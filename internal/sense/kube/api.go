@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -102,8 +102,7 @@ func apiConfig(opt Options) (*rest.Config, error) {
 }
 
 func (a *api) connect(config *rest.Config, version string) (err error) {
-	klog.LogToStderr(false) // what is wrong is reported with the source
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(logr.Discard()) // what is wrong is reported with the source
 	config = rest.CopyConfig(config)
 	config.UserAgent = "slowray/" + version
 	config.WarningHandler = rest.NoWarnings{}
@@ -176,13 +175,20 @@ func (a *api) source() (src observe.KubeSource, partial []error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	src = observe.KubeSource{Name: nameAPI, Where: a.where}
+	var whats []string
+	same := map[string][]string{} // what fails for the same reason
 	for _, what := range []string{"", "pods", "services", "endpointslices", "nodes", "events", "horizontalpodautoscalers"} {
-		err := a.err[what]
-		if err == nil {
-			continue
+		if err := a.err[what]; err != nil {
+			if same[err.Error()] == nil {
+				whats = append(whats, what)
+			}
+			same[err.Error()] = append(same[err.Error()], what)
 		}
+	}
+	for _, what := range whats {
+		err := a.err[what]
 		if what != "" {
-			err = fmt.Errorf("%s: %w", what, err)
+			err = fmt.Errorf("%s: %w", strings.Join(same[err.Error()], ", "), err)
 		}
 		if src.Error == "" {
 			src.Error = line(err)
@@ -202,7 +208,7 @@ func brief(err error) error {
 	case apierrors.IsUnauthorized(err):
 		return errors.New("unauthorized")
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer within %s", apiTimeout)
+		return errors.New("no answer in time")
 	}
 	text := err.Error()
 	if _, after, ok := strings.Cut(text, "\": "); ok { // Get "https://…": what happened
