@@ -218,17 +218,23 @@ func brief(err error) error {
 }
 
 // get reads one object.
-func (a *api) get(ctx context.Context, client *rest.RESTClient, namespace, resource, name string, into runtime.Object) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	return client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Name(name).
-		SpecificallyVersionedParams(&metav1.GetOptions{ResourceVersion: "0"}, params, corev1.SchemeGroupVersion).Do(ctx).Into(into)
+func get[T runtime.Object](ctx context.Context, client *rest.RESTClient, namespace, resource, name string) (T, error) {
+	return read[T](ctx, client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Name(name), &metav1.GetOptions{ResourceVersion: "0"})
 }
 
 // page reads one page of a list.
-func page(ctx context.Context, client *rest.RESTClient, namespace, resource string, o metav1.ListOptions, into runtime.Object) error {
+func page[T runtime.Object](ctx context.Context, client *rest.RESTClient, namespace, resource string, o metav1.ListOptions) (T, error) {
+	return read[T](ctx, client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource), &o)
+}
+
+// read sends a request. What answers with another kind of object has not answered.
+func read[T runtime.Object](ctx context.Context, r *rest.Request, options runtime.Object) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	return client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).
-		SpecificallyVersionedParams(&o, params, corev1.SchemeGroupVersion).Do(ctx).Into(into)
+	obj, err := r.SpecificallyVersionedParams(options, params, corev1.SchemeGroupVersion).Do(ctx).Get()
+	out, ok := obj.(T)
+	if err == nil && !ok {
+		err = errors.New("it answers with another kind of object")
+	}
+	return out, err
 }

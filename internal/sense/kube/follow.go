@@ -172,36 +172,34 @@ func (f *follower) list(ctx context.Context) error {
 func (f *follower) page(ctx context.Context, o metav1.ListOptions, now time.Time) (metav1.ListInterface, []string, error) {
 	var keys []string
 	say := func(obj runtime.Object) { keys = append(keys, f.api.state.said(obj, now, false)) }
-	var into runtime.Object
 	switch f.source {
 	case workload.Pods:
-		into = &corev1.PodList{}
+		l, err := page[*corev1.PodList](ctx, f.client(), "", f.resource, o)
+		if err != nil {
+			return nil, nil, err
+		}
+		for i := range l.Items {
+			say(&l.Items[i])
+		}
+		return l, keys, nil
 	case workload.Services:
-		into = &corev1.ServiceList{}
-	default:
-		into = &discoveryv1.EndpointSliceList{}
+		l, err := page[*corev1.ServiceList](ctx, f.client(), "", f.resource, o)
+		if err != nil {
+			return nil, nil, err
+		}
+		for i := range l.Items {
+			say(&l.Items[i])
+		}
+		return l, keys, nil
 	}
-	if err := page(ctx, f.client(), "", f.resource, o, into); err != nil {
+	l, err := page[*discoveryv1.EndpointSliceList](ctx, f.client(), "", f.resource, o)
+	if err != nil {
 		return nil, nil, err
 	}
-	switch l := into.(type) {
-	case *corev1.PodList:
-		for i := range l.Items {
-			say(&l.Items[i])
-		}
-		return l, keys, nil
-	case *corev1.ServiceList:
-		for i := range l.Items {
-			say(&l.Items[i])
-		}
-		return l, keys, nil
-	case *discoveryv1.EndpointSliceList:
-		for i := range l.Items {
-			say(&l.Items[i])
-		}
-		return l, keys, nil
+	for i := range l.Items {
+		say(&l.Items[i])
 	}
-	return nil, nil, errors.New("a list of another kind")
+	return l, keys, nil
 }
 
 // said takes an object that the API server told of, and gives the key that it is kept by.

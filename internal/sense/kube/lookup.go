@@ -78,17 +78,21 @@ func (a *api) answer(ctx context.Context) {
 // find asks for the pod of an address, and says when to ask again; never, where the
 // endpoints of services tell of its end.
 func (a *api) find(ctx context.Context, w wondered) (next time.Time, err error) {
-	var list corev1.PodList
+	var found []corev1.Pod
 	named := w.who.Pod != "" && w.who.Kind == ""
 	if named {
-		var p corev1.Pod
-		err = a.get(ctx, a.core, w.who.Namespace, "pods", w.who.Pod, &p)
-		list.Items = append(list.Items, p)
-		if apierrors.IsNotFound(err) {
+		var p *corev1.Pod
+		if p, err = get[*corev1.Pod](ctx, a.core, w.who.Namespace, "pods", w.who.Pod); apierrors.IsNotFound(err) {
 			return time.Now().Add(leased), nil
+		} else if err == nil {
+			found = append(found, *p)
 		}
 	} else {
-		err = page(ctx, a.core, "", "pods", metav1.ListOptions{FieldSelector: "status.podIP=" + w.addr.String(), ResourceVersion: "0", Limit: maxFound}, &list)
+		var list *corev1.PodList
+		list, err = page[*corev1.PodList](ctx, a.core, "", "pods", metav1.ListOptions{FieldSelector: "status.podIP=" + w.addr.String(), ResourceVersion: "0", Limit: maxFound})
+		if err == nil {
+			found = list.Items
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(byAddress):
@@ -98,16 +102,16 @@ func (a *api) find(ctx context.Context, w wondered) (next time.Time, err error) 
 	if err != nil {
 		return now.Add(noneFor), err
 	}
-	found := false
-	for i := range list.Items[:min(len(list.Items), maxFound)] {
-		p := podOf(&list.Items[i])
+	lives := false
+	for i := range found[:min(len(found), maxFound)] {
+		p := podOf(&found[i])
 		if !p.HostNetwork && p.UID != "" && contains(p.addrs, w.addr) {
 			a.state.found(p, now)
-			found = found || p.ended.IsZero()
+			lives = lives || p.ended.IsZero()
 		}
 	}
 	switch {
-	case !found:
+	case !lives:
 		return now.Add(noneFor), nil
 	case named:
 		return time.Time{}, nil

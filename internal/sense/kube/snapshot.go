@@ -289,8 +289,8 @@ func (a *api) answers(what string) bool {
 const labelZone = "topology.kubernetes.io/zone"
 
 func (a *api) readNode(ctx context.Context) error {
-	var n corev1.Node
-	if err := a.get(ctx, a.core, "", "nodes", a.node, &n); err != nil {
+	n, err := get[*corev1.Node](ctx, a.core, "", "nodes", a.node)
+	if err != nil {
 		return err
 	}
 	out := observe.KubeNode{Name: clip(n.Name), Zone: clip(n.Labels[labelZone]), AllocatableCPU: cpus(n.Status.Allocatable), AllocatableMem: bytesOf(n.Status.Allocatable)}
@@ -316,8 +316,8 @@ func (a *api) events(ctx context.Context, namespace, fields string, wanted func(
 	var out []observe.KubeEvent
 	o := metav1.ListOptions{FieldSelector: fields, Limit: 500}
 	for range 4 {
-		var list corev1.EventList
-		if err := page(ctx, a.core, namespace, "events", o, &list); err != nil {
+		list, err := page[*corev1.EventList](ctx, a.core, namespace, "events", o)
+		if err != nil {
 			return out, err
 		}
 		for i := range list.Items {
@@ -359,8 +359,8 @@ func eventOf(e *corev1.Event, start time.Time) (observe.KubeEvent, bool) {
 
 // autoscalers are those of a namespace that scale what these pods belong to.
 func (a *api) autoscalers(ctx context.Context, namespace string, pods []observe.Pod) ([]observe.KubeAutoscaler, error) {
-	var list autoscalingv2.HorizontalPodAutoscalerList
-	if err := page(ctx, a.scaling, namespace, "horizontalpodautoscalers", metav1.ListOptions{Limit: 500}, &list); err != nil {
+	list, err := page[*autoscalingv2.HorizontalPodAutoscalerList](ctx, a.scaling, namespace, "horizontalpodautoscalers", metav1.ListOptions{Limit: 500})
+	if err != nil {
 		return nil, err
 	}
 	var out []observe.KubeAutoscaler
