@@ -21,6 +21,7 @@ type topCmd struct {
 	Every      time.Duration `default:"1s" placeholder:"D" help:"How often the table is renewed; with --once how long to watch (${default})."`
 	Once       bool          `help:"Print the table once and end, as is done without a terminal."`
 	JSON       bool          `name:"json" help:"With --once: print it as JSON."`
+	podFlag    `embed:""`
 	kubeFlags  `embed:""`
 	budgetFlag `embed:""`
 }
@@ -35,7 +36,7 @@ func (c *topCmd) Validate() error {
 	if err := c.budgetFlag.validate(); err != nil {
 		return err
 	}
-	if err := checkPorts(c.Port); err != nil {
+	if err := cmp.Or(checkPorts(c.Port), c.podFlag.validate()); err != nil {
 		return err
 	}
 	if _, err := sideNamed(c.Side); err != nil {
@@ -78,6 +79,7 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 		}
 		opt.PID = names.Family(*c.PID, now)
 	}
+	opt.Of = c.of(names)
 	opt.Ports = c.Port
 	opt.Side, _ = sideNamed(c.Side)
 	watch.RaisePriority()

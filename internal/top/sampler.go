@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -17,6 +18,7 @@ type Options struct {
 	ProcessOf func(pid int, at int64) (observe.Identity, bool) // names them in JSON; nil: pid and name only
 	Workload  func(addr netip.Addr, at int64) observe.Workload // who has a called address; nil: nobody knows
 	PID       int                                              // only endpoints of the program with this master; 0 = all
+	Of        func(pid int, at int64) bool                     // only endpoints of these processes; nil: all
 	Ports     []int                                            // only the services at these ports, and what they call; empty = all
 	Side      observe.Side                                     // only this side; 0 = both
 	NoColor   bool
@@ -106,6 +108,9 @@ func (s *sampler) take(now time.Time, last bool) (Snapshot, error) {
 	}
 	if s.opt.PID != 0 {
 		snap.Endpoints = ofProcess(snap.Endpoints, s.opt.PID)
+	}
+	if s.opt.Of != nil {
+		snap.Endpoints = slices.DeleteFunc(snap.Endpoints, func(e observe.Endpoint) bool { return !s.opt.Of(e.PID, now.UnixNano()) })
 	}
 	if s.opt.Side != 0 {
 		snap.Endpoints = ofSide(snap.Endpoints, s.opt.Side)
