@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"time"
 
 	"github.com/slowray/slowray/internal/commandline"
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/top"
 	"github.com/slowray/slowray/internal/watch"
@@ -69,8 +71,11 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 			return master, comm
 		},
 		ProcessOf: processOf(names),
-		Workload:  pods.Peer,
-		NoColor:   os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb", // no-color.org
+		Workload: func(pid int, addr netip.Addr, at int64) observe.Workload {
+			id, _ := names.Of(pid, at)
+			return pods.PeerOf(&id.Identity, addr, at)
+		},
+		NoColor: os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb", // no-color.org
 	}
 	if c.PID != nil {
 		now := time.Now().UnixNano()

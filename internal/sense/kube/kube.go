@@ -188,6 +188,15 @@ func (k *Kube) Peer(addr netip.Addr, at int64) observe.Workload {
 	return w
 }
 
+// PeerOf is Peer, of what a process has a connection with. A container that is no pod's
+// may be in another network, where the same addresses are somebody else's.
+func (k *Kube) PeerOf(p *observe.Identity, addr netip.Addr, at int64) observe.Workload {
+	if k == nil || p.Container != "" && p.Workload.Pod == "" {
+		return observe.Workload{}
+	}
+	return k.Peer(addr, at)
+}
+
 // findPatience is how long is waited for the sources to have answered once.
 const findPatience = 3 * time.Second
 
