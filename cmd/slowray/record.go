@@ -16,6 +16,7 @@ import (
 	"github.com/slowray/slowray/internal/export"
 	"github.com/slowray/slowray/internal/record"
 	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/kube"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -38,6 +39,8 @@ type recordCmd struct {
 	JSON       bool `name:"json" help:"Print what is found, and what goes wrong, as JSON: one object a line."`
 	kubeFlags  `embed:""`
 	budgetFlag `embed:""`
+
+	pods *kube.Kube // nil where this host is no node
 }
 
 // Help is printed by --help, above the flags.
@@ -150,12 +153,12 @@ func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPag
 			return err
 		}
 	}
-	pods := c.start(ctx)
-	defer pods.Close()
+	c.pods = c.start(ctx)
+	defer c.pods.Close()
 	rec, err := record.New(history, record.Options{
 		Window: c.Window, Slow: value(c.Slow), Labels: c.Labels, Budget: c.share(), Silent: c.Silent, Version: version(), OwnNamespace: c.OwnNamespace,
-		Names:   func() *host.Names { return namesWithContainers(pods) },
-		Kube:    pods,
+		Names:   func() *host.Names { return namesWithContainers(c.pods) },
+		Kube:    c.pods,
 		Sinks:   sinks,
 		Alive:   func() { record.Notify("WATCHDOG=1") },
 		Trouble: told.trouble,

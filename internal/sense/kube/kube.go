@@ -188,6 +188,16 @@ func (k *Kube) Peer(addr netip.Addr, at int64) observe.Workload {
 	return w
 }
 
+// Zone is the zone of this node; empty where that is not known yet.
+func (k *Kube) Zone() string {
+	if k == nil {
+		return ""
+	}
+	k.state.mu.Lock()
+	defer k.state.mu.Unlock()
+	return cmp.Or(k.state.node.Zone, k.state.zones[k.state.name])
+}
+
 // PeerOf is Peer, of what a process has a connection with. A container that is no pod's
 // may be in another network, where the same addresses are somebody else's.
 func (k *Kube) PeerOf(p *observe.Identity, addr netip.Addr, at int64) observe.Workload {
