@@ -12,7 +12,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/workload"
 )
 
-// FuzzPods: whatever a kubelet lists, what is told of it is bounded and can be printed,
+// FuzzPods: whatever a kubelet lists, what is reported of it is bounded and can be printed,
 // and the index takes it.
 func FuzzPods(f *testing.F) {
 	b, err := json.Marshal(corev1.PodList{Items: []corev1.Pod{cartPod(), *podAt("uid-exp", "exporter", "192.168.0.9", true)}})

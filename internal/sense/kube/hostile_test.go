@@ -134,7 +134,7 @@ func TestHostileAPI(t *testing.T) {
 	}
 }
 
-// TestRightsMissing: what may be read is told of, what may not in one line each.
+// TestRightsMissing: what may be read is reported, what may not in one line.
 func TestRightsMissing(t *testing.T) {
 	api := newAPI(t, cluster())
 	for _, r := range []string{"services", "endpointslices", "events", "horizontalpodautoscalers", "node-7"} {

@@ -257,7 +257,7 @@ func TestCRI(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, cart)
 	}
 	if w, _ := k.Window(context.Background(), Query{Start: start}); len(w.Pods) != 3 {
-		t.Errorf("one that ended a moment ago is not told of: %+v", w.Pods)
+		t.Errorf("one that ended a moment ago is missing: %+v", w.Pods)
 	}
 }
 

@@ -28,7 +28,7 @@ type Query struct {
 	Device func(container, path string) string
 }
 
-// Bounds of what is told of one window.
+// Bounds of what is reported of one window.
 const (
 	toldPods     = 512
 	toldServices = 256
