@@ -72,6 +72,7 @@ var params = runtime.NewParameterCodec(objects)
 // findAPI is the API server that a pod's environment or a kubeconfig names; nil when
 // neither does.
 func findAPI(opt Options, node string, s *state) *api {
+	quiet()
 	config, err := apiConfig(opt)
 	if config == nil && err == nil {
 		return nil
@@ -101,8 +102,10 @@ func apiConfig(opt Options) (*rest.Config, error) {
 	return rest.InClusterConfig()
 }
 
+// quiet silences the log of client-go before it begins: what is wrong is reported with the source.
+var quiet = sync.OnceFunc(func() { klog.SetLogger(logr.Discard()) })
+
 func (a *api) connect(config *rest.Config, version string) (err error) {
-	klog.SetLogger(logr.Discard()) // what is wrong is reported with the source
 	config = rest.CopyConfig(config)
 	config.UserAgent = "slowray/" + version
 	config.WarningHandler = rest.NoWarnings{}
