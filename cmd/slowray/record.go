@@ -18,6 +18,8 @@ import (
 	"github.com/slowray/slowray/internal/alert"
 	"github.com/slowray/slowray/internal/export"
 	"github.com/slowray/slowray/internal/record"
+	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/kube"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -39,7 +41,10 @@ type recordCmd struct {
 	Alerts     string `placeholder:"FILE" complete:"files" help:"Notify people when harm to requests begins and ends, by the rules in this file: Alertmanager, PagerDuty, webhooks, Slack, commands (docs/alerts.md)."`
 	Status     bool   `help:"Only tell how far what is sent by --to is: of the recorder that records into --dir now, or did last."`
 	JSON       bool   `name:"json" help:"Print what is found, and what goes wrong, as JSON: one object a line."`
+	kubeFlags  `embed:""`
 	budgetFlag `embed:""`
+
+	pods *kube.Kube // nil where this host is no node
 }
 
 // Help is printed by --help, above the flags.
@@ -172,9 +177,12 @@ func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPag
 			return err
 		}
 	}
+	c.pods = c.start(ctx)
+	defer c.pods.Close()
 	rec, err := record.New(history, record.Options{
 		Window: c.Window, Slow: value(c.Slow), Labels: c.Labels, Budget: c.share(), Silent: c.Silent, Version: version(), OwnNamespace: c.OwnNamespace,
-		Names:   namesWithContainers,
+		Names:   func() *host.Names { return namesWithContainers(c.pods) },
+		Kube:    c.pods,
 		Sinks:   sinks,
 		Alive:   func() { record.Notify("WATCHDOG=1") },
 		Trouble: told.trouble,

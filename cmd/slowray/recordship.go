@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -198,7 +199,13 @@ func (s *shipping) status() []ship.Status {
 
 // hostFacts is what is known of this host.
 func (c *recordCmd) hostFacts() fleet.Host {
-	h := fleet.Host{Name: c.Host, Labels: c.Label, Version: version()}
+	h := fleet.Host{Name: cmp.Or(c.Host, c.NodeName), Labels: maps.Clone(c.Label), Version: version()}
+	if zone := c.pods.Zone(); zone != "" && h.Labels["zone"] == "" && len(h.Labels) < mostLabels {
+		if h.Labels == nil {
+			h.Labels = map[string]string{}
+		}
+		h.Labels["zone"] = printable.Name(zone, longestLabel)
+	}
 	if facts, err := host.Default().Host(); err == nil {
 		h.Kernel, h.CPUs = facts.Kernel, facts.CPUs
 		if h.Name == "" {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/container"
 	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/kube"
 	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/shell"
 	"github.com/slowray/slowray/internal/watch"
@@ -30,6 +32,8 @@ type requestsCmd struct {
 	Labels     bool           `help:"Also keep what was asked for: method and path, statement or command."`
 	Limit      *int           `placeholder:"N" help:"End after so many requests."`
 	From       *string        `placeholder:"FILE" help:"Read a capture of packets (pcap, pcapng) or a log of TCPRT (version 6), also compressed, instead of recording; needs no root."`
+	podFlag    `embed:""`
+	kubeFlags  `embed:""`
 	budgetFlag `embed:""`
 	atFlags    `embed:""`
 }
@@ -65,7 +69,7 @@ func (c *requestsCmd) Validate() error {
 	if err := c.budgetFlag.validate(); err != nil {
 		return err
 	}
-	if err := checkPorts(c.Port); err != nil {
+	if err := cmp.Or(checkPorts(c.Port), c.podFlag.validate()); err != nil {
 		return err
 	}
 	if _, err := sideNamed(c.Side); err != nil {
@@ -78,6 +82,8 @@ func (c *requestsCmd) Validate() error {
 		return fmt.Errorf("--format %s: must be text, json or tcprt", c.Format)
 	}
 	switch {
+	case c.Pod != nil && (c.At != nil || c.From != nil):
+		return errors.New("--pod: is for requests that are recorded now")
 	case c.PID != nil && *c.PID < 1:
 		return fmt.Errorf("--pid %d: must be positive", *c.PID)
 	case c.Slow != nil && *c.Slow <= 0:
@@ -156,7 +162,9 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	if c.At != nil {
 		return c.runAt(ctx, s)
 	}
-	names := namesWithContainers()
+	pods := c.start(ctx)
+	defer pods.Close()
+	names := namesWithContainers(pods)
 	now := time.Now().UnixNano()
 	if c.PID != nil {
 		if _, ok := names.Of(*c.PID, now); !ok {
@@ -182,14 +190,17 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 		src: src, out: s.out,
 		format:    requestFormats[c.Format],
 		style:     terminalStyle(s.out),
-		processOf: processOf(names),
-		ports:     c.Port, side: side, peer: peer, slow: value(c.Slow), limit: value(c.Limit), gone: readerGone(s.out),
+		processOf: processOf(names), pods: pods,
+		ports: c.Port, side: side, peer: peer, slow: value(c.Slow), limit: value(c.Limit), gone: readerGone(s.out),
 	}
 	if c.PID != nil {
 		family := names.Family(*c.PID, now)
 		stream.ours = func(r *observe.Request) bool {
 			return r.PID != 0 && names.Family(r.PID, r.StartNS+r.TotalNS()) == family
 		}
+	}
+	if of := c.of(names); of != nil {
+		stream.ours = both(stream.ours, func(r *observe.Request) bool { return of(r.PID, r.StartNS+r.TotalNS()) })
 	}
 	if c.Format == formatTCPRT {
 		stream.stats = newPortStats(value(c.StatsEvery), stream.ours == nil && !peer.IsValid())
@@ -221,6 +232,14 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	return err
 }
 
+// both is what passes two filters, of which the first may be nil.
+func both(a, b func(*observe.Request) bool) func(*observe.Request) bool {
+	if a == nil {
+		return b
+	}
+	return func(r *observe.Request) bool { return a(r) && b(r) }
+}
+
 // why is the command that says what the requests wait for.
 func (c *requestsCmd) why() shell.Command {
 	switch {
@@ -239,10 +258,13 @@ func untilText(window *time.Duration) string {
 	return " for " + window.String()
 }
 
-// namesWithContainers names processes, and the containers that they are in.
-func namesWithContainers() *host.Names {
+// namesWithContainers names processes, and the containers and pods that they are in.
+func namesWithContainers(k *kube.Kube) *host.Names {
 	names := host.Default().Names()
 	names.ContainerName = containerReader().NewNamer().Name
+	if k != nil {
+		names.Workload = k.Container
+	}
 	return names
 }
 
@@ -254,7 +276,7 @@ func containerReader() container.Reader {
 func processOf(names *host.Names) observe.IdentityOf {
 	return func(pid int, at int64) (observe.Identity, bool) {
 		id, ok := names.Of(pid, at)
-		return observe.Identity{Comm: id.Comm, Cgroup: id.Cgroup, Container: id.Container, ContainerName: id.ContainerName, Unit: id.Unit}, ok
+		return id.Identity, ok
 	}
 }
 

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"time"
 
 	"github.com/slowray/slowray/internal/commandline"
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/top"
 	"github.com/slowray/slowray/internal/watch"
@@ -20,6 +23,8 @@ type topCmd struct {
 	Every      time.Duration `default:"1s" placeholder:"D" help:"How often the table is renewed; with --once how long to watch (${default})."`
 	Once       bool          `help:"Print the table once and end, as is done without a terminal."`
 	JSON       bool          `name:"json" help:"With --once: print it as JSON."`
+	podFlag    `embed:""`
+	kubeFlags  `embed:""`
 	budgetFlag `embed:""`
 }
 
@@ -33,7 +38,7 @@ func (c *topCmd) Validate() error {
 	if err := c.budgetFlag.validate(); err != nil {
 		return err
 	}
-	if err := checkPorts(c.Port); err != nil {
+	if err := cmp.Or(checkPorts(c.Port), c.podFlag.validate()); err != nil {
 		return err
 	}
 	if _, err := sideNamed(c.Side); err != nil {
@@ -52,18 +57,25 @@ func (c *topCmd) Validate() error {
 
 // Run shows the table until it is quit, or prints it once.
 func (c *topCmd) Run(ctx context.Context, s *streams) error {
-	names := namesWithContainers()
+	pods := c.start(ctx)
+	defer pods.Close()
+	names := namesWithContainers(pods)
 	opt := top.Options{
 		Every: c.Every,
 		Master: func(pid int) (int, string) {
 			master, comm := names.Master(pid)
-			if id, ok := names.Of(master, time.Now().UnixNano()); ok && id.ContainerName != "" {
-				comm += "@" + id.ContainerName
+			id, _ := names.Of(master, time.Now().UnixNano())
+			if in := cmp.Or(id.Workload.Controller(), id.ContainerName); in != "" {
+				comm += "@" + in
 			}
 			return master, comm
 		},
 		ProcessOf: processOf(names),
-		NoColor:   os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb", // no-color.org
+		Workload: func(pid int, addr netip.Addr, at int64) observe.Workload {
+			id, _ := names.Of(pid, at)
+			return pods.PeerOf(&id.Identity, addr, at)
+		},
+		NoColor: os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb", // no-color.org
 	}
 	if c.PID != nil {
 		now := time.Now().UnixNano()
@@ -72,6 +84,7 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 		}
 		opt.PID = names.Family(*c.PID, now)
 	}
+	opt.Of = c.of(names)
 	opt.Ports = c.Port
 	opt.Side, _ = sideNamed(c.Side)
 	watch.RaisePriority()

@@ -28,6 +28,8 @@ type whyCmd struct {
 	Silent     bool           `help:"Ask no server for its status: Redis, memcached and HAProxy are asked otherwise, where they need no password."`
 	Save       string         `placeholder:"FILE" help:"Save the observation, for slowray replay."`
 	Redact     bool           `help:"Leave addresses, the host's name, command lines and log lines out of what is saved; file paths stay."`
+	podFlag    `embed:""`
+	kubeFlags  `embed:""`
 	budgetFlag `embed:""`
 	atFlags    `embed:""`
 	form       `embed:""`
@@ -44,7 +46,7 @@ func (c *whyCmd) Validate() error {
 	if err := c.budgetFlag.validate(); err != nil {
 		return err
 	}
-	if err := c.atFlags.validate(); err != nil {
+	if err := cmp.Or(c.atFlags.validate(), c.podFlag.validate()); err != nil {
 		return err
 	}
 	switch {
@@ -83,12 +85,15 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 	if c.For != nil {
 		window = *c.For
 	}
+	pods := c.start(ctx)
+	defer pods.Close()
 	bar := newProgress(s.err, window)
 	o, err := watch.Run(ctx, watch.Options{
 		For:      window,
 		Filter:   c.filter(),
 		Version:  version(),
 		Silent:   c.Silent,
+		Kube:     pods,
 		Budget:   c.share(),
 		Progress: bar.show,
 	})
@@ -109,7 +114,7 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 }
 
 func (c *whyCmd) filter() observe.Filter {
-	return observe.Filter{Port: value(c.Port), PID: value(c.PID), Unit: value(c.Unit), Container: value(c.Container)}
+	return observe.Filter{Port: value(c.Port), PID: value(c.PID), Unit: value(c.Unit), Container: value(c.Container), Pod: c.ref()}
 }
 
 // runAt judges what the history has of a time.

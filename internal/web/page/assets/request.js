@@ -6,6 +6,7 @@ import { micros, percent, small, bytes, count, plural, ticks } from "./figure.js
 import { clock, ago } from "./clock.js";
 import { parts, serverParts, ackDelay, words, flags, shares } from "./parts.js";
 import { began, status, failed } from "./requests.js";
+import { pod } from "./endpoints.js";
 import { chains } from "./chain.js";
 import { card, sorted } from "./findings.js";
 import { Flame } from "./flamegraph.js";
@@ -106,7 +107,7 @@ export default function view(app) {
     const own = typeof d.wait === "object" && d.wait ? d.wait.chains || d.wait : null;
     fill(element,
       h("div", { class: "bar" }, h("a", { class: "act", href: app.address({ view: "requests" }) }, say`‹ Requests`), h("span", { class: "grow" }), h("a", { class: "act", href: app.address({ view: "timeline", ep: key || app.route.ep, from: t - pad * 4, to: t + pad * 4, last: null, sel: [t, t + Math.max(1, r.total_us / 1e6)] }) }, say`On the time line`), save(r, d)),
-      h("h1", {}, h("span", {}, micros(r.total_us)), h("span", { class: "soft" }, r.side === "served" ? say` answered by ` : say` called by `), name(p.container_name || p.comm || say`an unknown process`), " ", h("bdi", { class: "name mono soft" }, ep)),
+      h("h1", {}, h("span", {}, micros(r.total_us)), h("span", { class: "soft" }, r.side === "served" ? say` answered by ` : say` called by `), name(pod(p.workload) || p.container_name || p.comm || say`an unknown process`), " ", h("bdi", { class: "name mono soft" }, ep)),
       r.label ? h("p", { class: "label" }, name(r.label, "mono")) : null,
       h("p", { class: "summary" }, d.hops?.length > 1 ? spent(d.hops) : summary(r)),
       d.hops?.length ? [h("h2", {}, route(d.hops)), path(app, d.hops, r.id), h("p", { class: "soft joined" }, note(d.hops)), h("h2", {}, say`Its own parts`)] : null,
@@ -128,6 +129,9 @@ export default function view(app) {
 function facts(r, t) {
   const p = r.process || {}, list = [[say`began`, `${clock(t, 1)} (${ago(t)})`], [say`status`, h("span", { class: failed(r) ? "bad" : "" }, status(r))], [r.side === "served" ? say`client` : say`from`, name(r.side === "served" ? `${r.peer_addr}:${r.peer_port}` : `${r.addr}:${r.port}`, "mono")],
     [say`process`, [name(p.comm || "–"), p.pid ? ` ${p.pid}` : ""]], [say`on its connection`, say`number ${count(r.seq)}`], [say`received`, bytes(r.bytes_in)], [say`sent`, bytes(r.bytes_out)], [say`round trip`, micros(r.rtt_us)], [say`smallest round trip`, micros(r.min_rtt_us)], [say`retransmitted`, plural(r.retrans || 0, "segment")]];
+  const owner = (w) => name([pod(w), `${w.kind} ${w.name}`, w.node].filter(Boolean).join(", "));
+  if (p.workload) list.push([say`pod`, owner(p.workload)]);
+  if (r.peer_workload) list.push([say`other end`, owner(r.peer_workload)]);
   if (p.container || p.container_name) list.push([say`container`, name(p.container_name || p.container)]);
   if (p.unit) list.push([say`unit`, name(p.unit)]);
   if (r.weight > 1) list.push([say`stands for`, say`${count(r.weight)} requests (sampled)`]);
