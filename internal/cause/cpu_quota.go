@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/shell"
 )
 
 // CPUQuotaThrottled: a cgroup that has used its quota for the period does not
@@ -168,16 +167,7 @@ func quotaFinding(v *View, c *observe.Cgroup, share float64, t throttledTime) Fi
 	}
 	want := v.wantedCPUs(c)
 	f.Fix.Text = fmt.Sprintf("Raise the quota from %.3g to %.3g CPUs.", c.QuotaCPUs, want)
-	if c.QuotaFile != "" {
-		f.Fix.Commands = []shell.Command{shell.Write(quotaText(c, want), shell.Path(c.QuotaFile))}
-	}
-	if p := v.Process(f.Subject.PID); p != nil {
-		switch {
-		case p.Container != "":
-			f.Fix.Persist = []shell.Command{shell.Line("docker update --cpus %s %s   # or the limit in its pod or compose file", fmt.Sprintf("%.3g", want), shell.Operand(p.Container))}
-		case p.Unit != "":
-			f.Fix.Persist = []shell.Command{shell.Line("systemctl set-property %s CPUQuota=%s%%", shell.Unit(p.Unit), math.Round(want*100))}
-		}
-	}
+	h := v.holderOfGroup(c)
+	h.raise(&f.Fix, c.QuotaFile, quotaText(c, want), cpuSetting(want))
 	return f
 }

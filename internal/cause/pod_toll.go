@@ -1,0 +1,260 @@
+package cause
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
+)
+
+// aim is where requests go that pods should answer: to processes in them, and to
+// addresses of theirs and of the services in front of them.
+type aim struct {
+	pods  map[*observe.Pod]bool
+	addrs map[netip.Addr]bool
+}
+
+// aimAt is the requests to pods, and to the services in front of them.
+func (v *View) aimAt(pods ...*observe.Pod) *aim {
+	a := &aim{map[*observe.Pod]bool{}, map[netip.Addr]bool{}}
+	for _, p := range pods {
+		a.pods[p] = true
+		if !p.HostNetwork {
+			a.add(p.IPs)
+		}
+	}
+	for i := range v.Kubernetes.Services {
+		s := &v.Kubernetes.Services[i]
+		if slices.ContainsFunc(s.Endpoints, func(e observe.KubeEndpoint) bool { return a.pods[v.podBehind(s, &e)] }) {
+			a.add(s.IPs)
+		}
+	}
+	return a
+}
+
+func (a *aim) add(ips []string) {
+	for _, ip := range ips {
+		if addr := address(ip).Unmap(); addr.IsValid() {
+			a.addrs[addr] = true
+		}
+	}
+}
+
+// podBehind is the pod of this node behind an endpoint of a service, or nil.
+func (v *View) podBehind(s *observe.KubeService, e *observe.KubeEndpoint) *observe.Pod {
+	return v.pods().byName[[2]string{s.Namespace, e.Pod}]
+}
+
+func (a *aim) has(v *View, l *ledger) bool {
+	return a.addrs[l.address.Unmap()] || !l.called() && a.pods[v.podOfProcess(l.pid).pod]
+}
+
+// replicas are the pods of this node with the same owner, itself among them.
+func (v *View) replicas(p *observe.Pod) []*observe.Pod {
+	out := []*observe.Pod{p}
+	for i := range v.Kubernetes.Pods {
+		o := &v.Kubernetes.Pods[i]
+		if o != p && p.Owner != "" && o.Owner == p.Owner && o.Kind == p.Kind && o.Namespace == p.Namespace {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// toll is what became of requests, or of connections, where it was worst.
+type toll struct {
+	share, lost float64 // lost in s
+	of, text    string
+	l           *ledger   // nil where connections did not come about
+	o           *outcomes // nil where requests suffered
+	ends        []*ledger // all of them
+}
+
+// tollOf tells what requests to a suffered from a moment of the window on; ok says that
+// anything did. With slowToo slow requests count, else only those that failed.
+func (v *View) tollOf(a *aim, since float64, slowToo bool) (t toll, ok bool) {
+	t.text = "no request to it failed"
+	for _, l := range v.ledgers {
+		if !a.has(v, l) || l.Requests < fewRequests {
+			continue
+		}
+		t.ends = append(t.ends, l)
+		n := uint64(float64(v.failedWhole(l)) * v.since(l, since))
+		if share := ratio(n, l.Requests); l.enough(n) && share >= max(noiseShare, t.share) {
+			t.share, t.lost, t.l, t.of = share, failedCost*float64(n), l, "requests"
+			t.text = fmt.Sprintf("%s of %s failed", count(n), l.all())
+		}
+		if !slowToo {
+			continue
+		}
+		for _, h := range v.harmsOf(l) {
+			if share := ratio(h.Requests, l.Requests+l.waiting()); (h.Kind == HarmSlow || h.Kind == HarmUnfinished) && share > t.share {
+				t.share, t.lost, t.l, t.of = share, h.Seconds, l, "requests"
+				t.text = fmt.Sprintf("%s of %s were slow, by %s in all", count(h.Requests), l.all(), seconds(h.Seconds))
+			}
+		}
+	}
+	for _, o := range v.outcomes().all {
+		n := o.vain()
+		share := ratio(n, o.all())
+		if !a.addrs[address(o.addr).Unmap()] || n < fewAffected || share < noiseShare {
+			continue
+		}
+		h, harmed := v.harmedBy(o, n)
+		text := fmt.Sprintf("%s of %s connections of %s to %s failed", count(n), count(o.all()), o.comm, o.name())
+		switch {
+		case harmed && max(share, h.share) > t.share:
+			t = toll{share: max(share, h.share), lost: failedCost * float64(n), of: "new connections", text: text, o: o, ends: t.ends}
+		case !harmed && t.share == 0:
+			t.text = text + ": " + h.text
+		}
+	}
+	return t, t.share > 0
+}
+
+// failedWhole is how many requests of an endpoint got an error of the server, or no whole
+// answer.
+func (v *View) failedWhole(l *ledger) uint64 {
+	n := max(l.Statuses["5xx"], v.gaveUp(l), l.affected(observe.FlagReset), l.affected(observe.FlagTruncated))
+	if len(l.Statuses) == 0 {
+		n = max(n, l.Errors)
+	}
+	return n
+}
+
+// since is the share of the requests of an endpoint that failed, 0 to 1, which did so after a
+// moment of the window, as far as the last of them tell.
+func (v *View) since(l *ledger, at float64) float64 {
+	if at <= 0 {
+		return 1
+	}
+	from, n := v.Window.Start.UnixNano()+int64(at*1e9), 0
+	for i := range l.Failed {
+		if s := &l.Failed[i]; s.StartNS+s.TotalNS >= from {
+			n++
+		}
+	}
+	return ratio(float64(n), float64(len(l.Failed)))
+}
+
+// sign is something that Kubernetes did, or did not, and whose requests may suffer by it.
+type sign struct {
+	at       inPod   // whom it is about; may be nobody
+	subject  Subject // of nobody: what it is about instead
+	text     string  // what happened
+	unless   string  // why it is no fault, whatever requests suffer
+	to       *aim
+	since    float64 // s into the window from which on requests suffer
+	slowToo  bool    // slow requests are harm as well; else they may be why it happened
+	evidence []Evidence
+	fix      Fix
+}
+
+// podCause declares a cause of which Kubernetes tells the signs. A sign is a finding
+// only where requests failed, or were slow.
+func podCause(id ID, title string, layer Layer, parents []Parent, look func(v *View) []sign) Cause {
+	return Cause{ID: id, Title: title, Layer: layer, Class: ClassKill, Needs: []observe.Kind{observe.KindKubernetes, observe.KindRequests},
+		ConsequenceOf: parents, Folds: true,
+		Check: func(v *View) Result {
+			if v.Kubernetes == nil {
+				return ruledOut("no pod runs here")
+			}
+			r := ruledOut("no sign of it in what Kubernetes says of the pods of this node")
+			for _, s := range look(v) {
+				v.Step()
+				t, ok := toll{}, false
+				because := s.unless
+				if because == "" {
+					t, ok = v.tollOf(s.to, s.since, s.slowToo)
+					because = t.text
+				}
+				if !ok {
+					r.RuledOut = s.text + ": " + because
+					continue
+				}
+				r.Findings = append(r.Findings, v.signFinding(&s, &t))
+			}
+			return r
+		}}
+}
+
+func (v *View) signFinding(s *sign, t *toll) Finding {
+	subject := s.subject
+	if s.at.pod != nil {
+		subject = Subject{Kind: "pod", Workload: s.at.workload()}
+	}
+	for _, l := range v.ledgers {
+		if s.at.pod != nil && !l.called() && v.podOfProcess(l.pid).pod == s.at.pod {
+			subject.PID, subject.Comm, subject.NetNS, subject.Port = l.pid, v.commOf(l), l.NetNS, l.Port
+			break
+		}
+	}
+	if t.o != nil && subject.Kind == "destination" {
+		subject.NetNS, subject.PID, subject.Comm, subject.Addr, subject.Port = t.o.netns, t.o.pid, t.o.comm, t.o.addr, t.o.port
+	}
+	f := supported(subject)
+	f.Weight, f.lost = t.share, &t.lost
+	f.Impact = Impact{Share: round(t.share), Of: t.of, Text: s.text + "; " + t.text}
+	f.Evidence, f.Fix = s.evidence, s.fix
+	if f.Fix.Commands == nil {
+		f.Fix.Commands = []shell.Command{}
+	}
+	f.hurts = map[*ledger]bool{}
+	for _, l := range t.ends {
+		f.hurts[l] = true
+	}
+	f.MayFollow = v.inPods(s.to)
+	return f
+}
+
+// inPods says of a finding whether it is about one of these pods, about what is behind
+// their requests, or about the machine as such.
+func (v *View) inPods(a *aim) func(*Finding) bool {
+	return func(p *Finding) bool {
+		at := v.podOfSubject(&p.Subject)
+		if at.pod != nil && slices.ContainsFunc(v.replicas(at.pod), func(o *observe.Pod) bool { return a.pods[o] }) {
+			return true
+		}
+		// A limit, and a process that was killed, are those of one container.
+		return p.Subject.Kind != "cgroup" && !p.is(ClassLimit|ClassKill) && (p.is(ClassMachine) || slices.ContainsFunc(v.stake(p), func(l *ledger) bool { return a.has(v, l) }))
+	}
+}
+
+// events goes over the events about a pod with a reason, and a word of their message.
+func (v *View) events(p *observe.Pod, reason, word string) (last *observe.KubeEvent, n int) {
+	for i := range v.Kubernetes.Events {
+		e := &v.Kubernetes.Events[i]
+		if e.Kind == "Pod" && e.Namespace == p.Namespace && e.Name == p.Name && e.Reason == reason && containsFold(e.Message, word) {
+			last = e
+			n += max(e.Count, 1)
+		}
+	}
+	return last, n
+}
+
+// lookAtService shows what stands behind a service.
+func lookAtService(s *observe.KubeService) []shell.Command {
+	return []shell.Command{
+		shell.Line("kubectl -n %s get endpointslices -l kubernetes.io/service-name=%s -o yaml", shell.Word(s.Namespace), s.Name),
+		shell.Line("kubectl -n %s get pods -o wide", shell.Word(s.Namespace)),
+	}
+}
+
+// endpointEvidence is how many of the pods behind a service are ready.
+func endpointEvidence(s *observe.KubeService) []Evidence {
+	if s == nil || !s.EndpointsKnown {
+		return nil
+	}
+	return []Evidence{{Fact: "ready endpoints of service " + s.Namespace + "/" + s.Name, Value: readyOf(s), Limit: len(s.Endpoints), Unit: "endpoints", Source: "EndpointSlice"}}
+}
+
+func readyOf(s *observe.KubeService) (n int) {
+	for i := range s.Endpoints {
+		if s.Endpoints[i].Ready {
+			n++
+		}
+	}
+	return n
+}
