@@ -114,7 +114,7 @@ func (v *View) neighbourPod(f *Finding, at inPod, p *observe.Process) {
 	if at.container != nil && at.container.CPULimit > 0 {
 		limit = fmt.Sprintf("%.3g CPUs", at.container.CPULimit)
 	}
-	f.Evidence = append(f.Evidence, Evidence{Fact: "CPU limit of " + at.text(), Value: limit, Source: at.field("resources.limits.cpu")})
+	f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "CPU limit of " + at.text(), Value: limit, Source: at.field("resources.limits.cpu")})
 	want := max(0.1, math.Floor(5*p.CPUSeconds()/max(v.Window.Seconds, 1))/10) // half of what it uses
 	h := holder{what: "pod", pod: at}
 	h.raise(&f.Fix, "", "", cpuSetting(want))

@@ -41,7 +41,7 @@ var serviceWithoutEndpoints = podCause(ServiceWithoutEndpoints, "A service has n
 				fix.Text = "Compare its selector with the labels of the pods that should answer, and see whether they run."
 				fix.Commands = append([]shell.Command{shell.Line("kubectl -n %s get service %s -o wide", shell.Word(s.Namespace), shell.Operand(s.Name))}, fix.Commands...)
 			}
-			out = append(out, sign{subject: Subject{Kind: "destination"}, text: text, to: to, evidence: evidence, fix: fix})
+			out = append(out, sign{subject: Subject{Kind: "destination"}, text: text, to: to, kinds: tollRefused, evidence: evidence, fix: fix})
 		}
 		return out
 	})
@@ -67,7 +67,8 @@ const StaleEndpoint ID = "stale-endpoint"
 
 var staleEndpoint = podCause(StaleEndpoint, "Clients connect to a pod that is gone", LayerCall, nil, func(v *View) []sign {
 	return v.ofGone(func(p *observe.Pod) bool { return v.gone(p) && v.endedAt(p) < 0 }, func(p *observe.Pod, s *sign) {
-		s.text = fmt.Sprintf("%s was a pod of %s until %s before the window", strings.Join(p.IPs, ", "), s.at.text(), seconds(-v.endedAt(p)))
+		s.text = fmt.Sprintf("a pod of %s had the address until %s before the window", s.at.workload().Text(), seconds(-v.endedAt(p)))
+		s.kinds = tollRefused
 		s.evidence = []Evidence{{Fact: "pod that had the address", Value: p.Namespace + "/" + p.Name + ", " + podState(p), Source: "kubelet, API server"}}
 		s.fix.Text = "Let the client look the name up for each new connection, or connect through the service: it has an address from before."
 		s.at, s.subject = inPod{}, Subject{Kind: "destination"}
@@ -92,12 +93,12 @@ const TerminatedBeforeDrain ID = "terminated-before-drain"
 
 var terminatedBeforeDrain = podCause(TerminatedBeforeDrain, "A pod ended before its requests were drained", LayerCall, []Parent{AutoscalerFlapping, NodePressureEviction}, func(v *View) []sign {
 	return v.ofGone(func(p *observe.Pod) bool { return v.endedAt(p) >= 0 && p.DeletedAt <= v.Window.Seconds }, func(p *observe.Pod, s *sign) {
-		s.since = p.DeletedAt
-		s.text = fmt.Sprintf("%s was asked to end %s into the window", s.at.text(), seconds(p.DeletedAt))
+		s.since, s.kinds = p.DeletedAt, tollCut|tollRefused
+		s.text = fmt.Sprintf("asked to end %s into the window", seconds(p.DeletedAt))
 		if p.DeletedAt < 0 {
-			s.text = fmt.Sprintf("%s was asked to end %s before the window", s.at.text(), seconds(-p.DeletedAt))
+			s.text = fmt.Sprintf("asked to end %s before the window", seconds(-p.DeletedAt))
 		}
-		s.evidence = []Evidence{{Fact: "terminationGracePeriodSeconds of " + p.Name, Value: p.GraceSeconds, Unit: "s", Source: s.at.spec() + ".terminationGracePeriodSeconds"}}
+		grace := Evidence{Fact: "terminationGracePeriodSeconds of " + p.Name, Value: p.GraceSeconds, Unit: "s", Source: s.at.spec() + ".terminationGracePeriodSeconds"}
 		hooked := false
 		for i := range p.Containers {
 			c := &p.Containers[i]
@@ -109,13 +110,14 @@ var terminatedBeforeDrain = podCause(TerminatedBeforeDrain, "A pod ended before 
 				s.evidence = append(s.evidence, Evidence{Fact: "container " + c.Name + " ended after it was asked to", Value: round(c.Last.At - p.DeletedAt), Unit: "s", Source: "status.containerStatuses"})
 			}
 		}
+		defer func() { s.evidence = append(s.evidence, grace) }()
 		if hooked {
 			want := max(2*p.GraceSeconds, 60)
 			s.fix.Text = fmt.Sprintf("Let it finish the requests in hand upon SIGTERM, and give it the time. In the manifest: %s.terminationGracePeriodSeconds.", s.at.spec())
 			s.fix.Commands = []shell.Command{s.at.patch(s.at.spec()+".terminationGracePeriodSeconds", map[string]any{"terminationGracePeriodSeconds": want})}
 			return
 		}
-		s.evidence = append(s.evidence, Evidence{Fact: "preStop hook", Value: "none", Source: s.at.field("lifecycle.preStop")})
+		s.evidence = slices.Insert(s.evidence, 0, Evidence{Fact: "preStop hook", Value: "none", Source: s.at.field("lifecycle.preStop")})
 		s.fix.Text = fmt.Sprintf("Let it answer until proxies and clients know that it ends: a preStop hook that sleeps. In the manifest: %s.", s.at.field("lifecycle.preStop"))
 		s.fix.Commands = []shell.Command{s.at.patchContainer("lifecycle.preStop", map[string]any{"lifecycle": map[string]any{"preStop": map[string]any{"sleep": map[string]any{"seconds": drainSeconds}}}}).
 			Note("Kubernetes 1.30 or later")}

@@ -133,9 +133,9 @@ func (h *holder) raise(fix *Fix, file, value string, r raised) {
 		fix.Commands = append(fix.Commands, shell.Write(value, shell.Path(file)))
 	}
 	switch {
-	case h.what == "pod" && r.resource != "":
+	case h.what == "pod" && r.resource != "": // what is written to the file is gone with the container
 		fix.Text += fmt.Sprintf(" In the manifest: %s.", h.pod.field("resources."+r.resource))
-		fix.Persist = append(fix.Persist, h.pod.setResource(r.resource, r.amount))
+		fix.Commands = slices.Insert(fix.Commands, 0, h.pod.setResource(r.resource, r.amount))
 	case h.what == "pod" && r.kubelet != "":
 		fix.Persist = append(fix.Persist, shell.Line("# in the configuration of the kubelet: %s", shell.Text(r.kubelet)))
 	case h.what == "pod":

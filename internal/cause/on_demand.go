@@ -29,6 +29,7 @@ type onDemand struct {
 	workerless   func() map[*Service]ID
 	proxyCalls   func() *proxyCalls
 	pods         func() *podIndex
+	podLedgers   func() podLedgers
 
 	pools      memo[observe.Kind, []*poolUse]
 	dead       memo[bool, []death]              // by whether the host ran out of memory
@@ -64,6 +65,7 @@ func (v *View) demand() onDemand {
 		workerless:   sync.OnceValue(v.findWorkerless),
 		proxyCalls:   sync.OnceValue(v.findProxyCalls),
 		pods:         sync.OnceValue(v.buildPods),
+		podLedgers:   sync.OnceValue(v.findPodLedgers),
 
 		pools: memo[observe.Kind, []*poolUse]{}, dead: memo[bool, []death]{},
 		containers: memo[string, *observe.Container]{}, suffering: memo[int, suffering]{}, ways: memo[int, *way]{}, work: memo[*ledger, atWork]{},

@@ -122,6 +122,22 @@ func (v *View) podOfProcess(pid int) inPod {
 	return inPod{}
 }
 
+// podLedgers are the endpoints that pods serve.
+type podLedgers struct {
+	of map[*observe.Pod][]*ledger
+	by map[*ledger]*observe.Pod
+}
+
+func (v *View) findPodLedgers() podLedgers {
+	x := podLedgers{map[*observe.Pod][]*ledger{}, map[*ledger]*observe.Pod{}}
+	for _, l := range v.ledgers {
+		if at := v.podOfProcess(l.pid); !l.called() && at.pod != nil {
+			x.of[at.pod], x.by[l] = append(x.of[at.pod], l), at.pod
+		}
+	}
+	return x
+}
+
 // podOfSubject is the pod that a finding is about.
 func (v *View) podOfSubject(s *Subject) inPod {
 	if v.Kubernetes == nil {

@@ -49,8 +49,12 @@ func cutShort(e *observe.Endpoint, fail uint64) {
 	}
 }
 
-// Requests of cart: quick ones, and some that take longer than a probe waits.
-var dragging = parts{observe.RecvWait: ms, observe.Server: 2500 * ms, observe.Network: ms / 10}
+// Requests of cart that take longer than a probe waits: nobody works for them, or what they
+// ask for takes long.
+var (
+	dragging  = parts{observe.RecvWait: 2400 * ms, observe.Server: 100 * ms, observe.Network: ms / 10}
+	pondering = parts{observe.RecvWait: ms, observe.Server: 2500 * ms, observe.Network: ms / 10}
+)
 
 // serves gives the app requests of which some crawl, and some fail.
 func serves(o *observe.Observation, slow int, fail uint64) {
@@ -117,7 +121,15 @@ var _ = fixturePair(
 		restarted(&p.Containers[0])
 		serves(o, 200, 0)
 		event(o, 6, "Killing", "cart-5d9-a", "Container app failed liveness probe, will be restarted")
-	}, "no request to it failed"},
+	}, "no request to it suffers"},
+	miss{"clients that give up on a slow pod", &livenessProbeKills, func(o *observe.Observation) {
+		p, _ := inCart(o)
+		restarted(&p.Containers[0])
+		serves(o, 200, 60)
+		for i := range o.Endpoints[0].Failed {
+			o.Endpoints[0].Failed[i].Flags = []string{"unanswered", "half_closed"}
+		}
+	}, "no request to it suffers"},
 	miss{"a probe that fails once or twice", &livenessProbeKills, func(o *observe.Observation) {
 		inCart(o)
 		serves(o, 200, 60)
@@ -162,7 +174,7 @@ var _ = fixturePair(
 		inCart(o)
 		serves(o, 200, 0)
 		event(o, 6, "Unhealthy", "cart-5d9-a", "Readiness probe failed: context deadline exceeded")
-	}, "no request to it failed"},
+	}, "no request to it suffers"},
 	miss{"a pod that is unready and quick", &readinessProbeUnlists, func(o *observe.Observation) {
 		p, _ := inCart(o)
 		p.Ready, p.ReadySince = false, 3
@@ -205,7 +217,7 @@ var _ = fixturePair(
 		inCart(o)
 		o.Kubernetes.Services[0].Endpoints = nil
 		serves(o, 0, 0)
-	}, "no request to it failed"},
+	}, "no request to it suffers"},
 	miss{"a service whose endpoints somebody else writes", &serviceWithoutEndpoints, func(o *observe.Observation) {
 		inCart(o)
 		o.Kubernetes.Services[0].Endpoints, o.Kubernetes.Services[0].Selects = nil, false
@@ -250,7 +262,7 @@ var _ = fixturePair(
 		inCart(o)
 		left(o, -300, -299)
 		serves(o, 0, 60)
-	}, "no request to it failed"},
+	}, "no request to it suffers"},
 )
 
 var _ = fixturePair(
@@ -268,12 +280,12 @@ var _ = fixturePair(
 		p, _ := inCart(o)
 		serves(o, 0, 60)
 		p.DeletedAt = 9.9
-	}, "no request to it failed"},
+	}, "no request to it suffers"},
 	miss{"a roll-out that nobody noticed", &terminatedBeforeDrain, func(o *observe.Observation) {
 		p, _ := inCart(o)
 		serves(o, 0, 0)
 		p.DeletedAt = 5
-	}, "no request to it failed"},
+	}, "no request to it suffers"},
 )
 
 var _ = fixturePair(
@@ -309,7 +321,15 @@ var _ = fixturePair(
 		p.Ready, p.CreatedAt = false, -120
 		p.Containers[0] = observe.PodContainer{Name: "app", Image: "cart:2", State: "waiting", Reason: "ImagePullBackOff"}
 		serves(o, 0, 0)
-	}, "no request to it failed"},
+	}, "no request to it suffers"},
+	miss{"one that does not start, and the others are slow by themselves", &replicasMissing, func(o *observe.Observation) {
+		inCart(o)
+		p := &o.Kubernetes.Pods[1]
+		p.Ready, p.CreatedAt = false, -120
+		p.Containers[0] = observe.PodContainer{Name: "app", State: "waiting", Reason: "CrashLoopBackOff"}
+		with(o, servedAt(appPort, cartIP, appPID, "app").add(800, ms, ms, 0, quick).add(200, ms, ms, 0, pondering))
+		cutShort(&o.Endpoints[0], 60)
+	}, "no request to it suffers"},
 	miss{"a pod that was made a moment ago", &replicasMissing, func(o *observe.Observation) {
 		inCart(o)
 		p := &o.Kubernetes.Pods[1]
@@ -338,7 +358,7 @@ var _ = fixturePair(
 		inCart(o)
 		rescale(o, 2, 8, 2, 8)
 		serves(o, 0, 0)
-	}, "no request to it failed"},
+	}, "no request to it suffers"},
 )
 
 var _ = fixturePair(
@@ -364,7 +384,7 @@ var _ = fixturePair(
 		inCart(o)
 		event(o, 3, "Evicted", "cart-5d9-b", "The node was low on resource: memory.")
 		serves(o, 0, 0)
-	}, "no request to it failed"},
+	}, "no request to it suffers"},
 )
 
 // Causes of their own, in a pod.

@@ -48,7 +48,7 @@ func (v *View) podBehind(s *observe.KubeService, e *observe.KubeEndpoint) *obser
 }
 
 func (a *aim) has(v *View, l *ledger) bool {
-	return a.addrs[l.address.Unmap()] || !l.called() && a.pods[v.podOfProcess(l.pid).pod]
+	return a.addrs[l.address.Unmap()] || a.pods[v.podLedgers().by[l]]
 }
 
 // replicas are the pods of this node with the same owner, itself among them.
@@ -63,38 +63,49 @@ func (v *View) replicas(p *observe.Pod) []*observe.Pod {
 	return out
 }
 
+// tollKind says which harm may come of a sign.
+type tollKind uint8
+
+const (
+	tollCut      tollKind = 1 << iota // requests that the server's end cut off
+	tollRefused                       // connections that did not come about
+	tollOverload                      // requests that were slow, and waited for somebody to work for them
+)
+
 // toll is what became of requests, or of connections, where it was worst.
 type toll struct {
 	share, lost float64 // lost in s
 	of, text    string
-	l           *ledger   // nil where connections did not come about
-	o           *outcomes // nil where requests suffered
-	ends        []*ledger // all of them
+	o           *outcomes // of connections
+	ends        []*ledger // all that were asked
 }
 
 // tollOf tells what requests to a suffered from a moment of the window on; ok says that
-// anything did. With slowToo slow requests count, else only those that failed.
-func (v *View) tollOf(a *aim, since float64, slowToo bool) (t toll, ok bool) {
-	t.text = "no request to it failed"
+// anything did.
+func (v *View) tollOf(a *aim, since float64, kinds tollKind) (t toll, ok bool) {
+	t.text = "no request to it suffers"
 	for _, l := range v.ledgers {
 		if !a.has(v, l) || l.Requests < fewRequests {
 			continue
 		}
 		t.ends = append(t.ends, l)
-		n := uint64(float64(v.failedWhole(l)) * v.since(l, since))
-		if share := ratio(n, l.Requests); l.enough(n) && share >= max(noiseShare, t.share) {
-			t.share, t.lost, t.l, t.of = share, failedCost*float64(n), l, "requests"
+		n := v.cutByServer(l, since)
+		if share := ratio(n, l.Requests); kinds&tollCut != 0 && l.enough(n) && share >= max(noiseShare, t.share) {
+			t.share, t.lost, t.of = share, failedCost*float64(n), "requests"
 			t.text = fmt.Sprintf("%s of %s failed", count(n), l.all())
 		}
-		if !slowToo {
+		if kinds&tollOverload == 0 || !l.overloaded() {
 			continue
 		}
 		for _, h := range v.harmsOf(l) {
 			if share := ratio(h.Requests, l.Requests+l.waiting()); (h.Kind == HarmSlow || h.Kind == HarmUnfinished) && share > t.share {
-				t.share, t.lost, t.l, t.of = share, h.Seconds, l, "requests"
+				t.share, t.lost, t.of = share, h.Seconds, "requests"
 				t.text = fmt.Sprintf("%s of %s were slow, by %s in all", count(h.Requests), l.all(), seconds(h.Seconds))
 			}
 		}
+	}
+	if kinds&tollRefused == 0 {
+		return t, t.share > 0
 	}
 	for _, o := range v.outcomes().all {
 		n := o.vain()
@@ -114,40 +125,47 @@ func (v *View) tollOf(a *aim, since float64, slowToo bool) (t toll, ok bool) {
 	return t, t.share > 0
 }
 
-// failedWhole is how many requests of an endpoint got an error of the server, or no whole
-// answer.
-func (v *View) failedWhole(l *ledger) uint64 {
-	n := max(l.Statuses["5xx"], v.gaveUp(l), l.affected(observe.FlagReset), l.affected(observe.FlagTruncated))
-	if len(l.Statuses) == 0 {
-		n = max(n, l.Errors)
-	}
-	return n
-}
-
-// since is the share of the requests of an endpoint that failed, 0 to 1, which did so after a
-// moment of the window, as far as the last of them tell.
-func (v *View) since(l *ledger, at float64) float64 {
-	if at <= 0 {
-		return 1
-	}
-	from, n := v.Window.Start.UnixNano()+int64(at*1e9), 0
+// cutByServer is how many requests of an endpoint got no whole answer from a moment of the
+// window on, and were not given up by the client, as far as the last that failed tell.
+func (v *View) cutByServer(l *ledger, since float64) uint64 {
+	from := v.Window.Start.UnixNano() + int64(since*1e9)
+	var seen, cut float64
 	for i := range l.Failed {
-		if s := &l.Failed[i]; s.StartNS+s.TotalNS >= from {
-			n++
+		s := &l.Failed[i]
+		if !hasFlag(s, observe.FlagUnanswered) && !hasFlag(s, observe.FlagTruncated) {
+			continue
+		}
+		seen++
+		if !hasFlag(s, observe.FlagHalfClosed) && (since <= 0 || s.StartNS+s.TotalNS >= from) {
+			cut++
 		}
 	}
-	return ratio(float64(n), float64(len(l.Failed)))
+	if seen == 0 && since <= 0 {
+		seen, cut = 1, 1 // no example was kept
+	}
+	return uint64(ratio(cut, seen) * float64(l.lostRequests()))
+}
+
+// overloaded says that the requests of an endpoint wait, noticeably, for somebody who works
+// for them, or for a CPU: it has more to do than it can.
+func (l *ledger) overloaded() bool {
+	c := l.cost(1, observe.AcceptWait, observe.RecvWait)
+	if l.Split != nil && l.Split.Requests >= fewRequests {
+		in := l.serverCost(observe.ServerRunq, observe.ServerThrottled)
+		c = cost{share: c.share + in.share, slowShare: c.slowShare + in.slowShare, ns: c.ns + in.ns, slowNS: c.slowNS + in.slowNS, usual: c.usual + in.usual}
+	}
+	return l.noticed(c, threadFloor)
 }
 
 // sign is something that Kubernetes did, or did not, and whose requests may suffer by it.
 type sign struct {
 	at       inPod   // whom it is about; may be nobody
 	subject  Subject // of nobody: what it is about instead
-	text     string  // what happened
+	text     string  // what happened to it
 	unless   string  // why it is no fault, whatever requests suffer
 	to       *aim
 	since    float64 // s into the window from which on requests suffer
-	slowToo  bool    // slow requests are harm as well; else they may be why it happened
+	kinds    tollKind
 	evidence []Evidence
 	fix      Fix
 }
@@ -167,11 +185,14 @@ func podCause(id ID, title string, layer Layer, parents []Parent, look func(v *V
 				t, ok := toll{}, false
 				because := s.unless
 				if because == "" {
-					t, ok = v.tollOf(s.to, s.since, s.slowToo)
+					t, ok = v.tollOf(s.to, s.since, s.kinds)
 					because = t.text
 				}
 				if !ok {
-					r.RuledOut = s.text + ": " + because
+					r.RuledOut = s.text + "; " + because
+					if who := s.at.text(); who != "" {
+						r.RuledOut = who + ": " + r.RuledOut
+					}
 					continue
 				}
 				r.Findings = append(r.Findings, v.signFinding(&s, &t))
@@ -185,11 +206,9 @@ func (v *View) signFinding(s *sign, t *toll) Finding {
 	if s.at.pod != nil {
 		subject = Subject{Kind: "pod", Workload: s.at.workload()}
 	}
-	for _, l := range v.ledgers {
-		if s.at.pod != nil && !l.called() && v.podOfProcess(l.pid).pod == s.at.pod {
-			subject.PID, subject.Comm, subject.NetNS, subject.Port = l.pid, v.commOf(l), l.NetNS, l.Port
-			break
-		}
+	if served := v.podLedgers().of[s.at.pod]; len(served) > 0 {
+		l := served[0]
+		subject.PID, subject.Comm, subject.NetNS, subject.Port = l.pid, v.commOf(l), l.NetNS, l.Port
 	}
 	if t.o != nil && subject.Kind == "destination" {
 		subject.NetNS, subject.PID, subject.Comm, subject.Addr, subject.Port = t.o.netns, t.o.pid, t.o.comm, t.o.addr, t.o.port

@@ -22,10 +22,10 @@ var livenessProbeKills = podCause(LivenessProbeKills, "The liveness probe kills 
 		if killed.Fact == "" {
 			return sign{}, false
 		}
-		text := fmt.Sprintf("the kubelet ended %s %s into the window, whose liveness probe waits %s for an answer", at.text(), seconds(when), seconds(float64(p.TimeoutSeconds)))
+		text := fmt.Sprintf("ended by the kubelet %s into the window, for a probe that waits %s", seconds(when), seconds(float64(p.TimeoutSeconds)))
 		fix := Fix{Text: fmt.Sprintf("Give the probe more time than requests take, and let it ask only whether the process is stuck. In the manifest: %s.", at.field("livenessProbe.timeoutSeconds")),
 			Commands: []shell.Command{at.probeCommand("livenessProbe", p, s)}}
-		return sign{at: at, text: text, to: v.aimAt(at.pod), evidence: append([]Evidence{killed}, v.exitEvidence(at)...), fix: fix}, true
+		return sign{at: at, text: text, to: v.aimAt(at.pod), kinds: tollCut | tollRefused, evidence: append([]Evidence{killed}, v.exitEvidence(at)...), fix: fix}, true
 	})
 })
 
@@ -55,8 +55,8 @@ var readinessProbeUnlists = podCause(ReadinessProbeUnlists, "The readiness probe
 		}
 		fix := Fix{Text: fmt.Sprintf("Find what makes it slow, run more replicas, or give the probe more time than requests take. In the manifest: %s.", at.field("readinessProbe.timeoutSeconds")),
 			Commands: []shell.Command{at.probeCommand("readinessProbe", p, s)}}
-		text := fmt.Sprintf("the readiness probe of %s waits %s for an answer, and took it out of its services", at.text(), seconds(float64(p.TimeoutSeconds)))
-		return sign{at: at, text: text, to: others, slowToo: true, evidence: out, fix: fix}, true
+		text := fmt.Sprintf("not ready for a probe that waits %s", seconds(float64(p.TimeoutSeconds)))
+		return sign{at: at, text: text, to: others, kinds: tollRefused | tollOverload, evidence: out, fix: fix}, true
 	})
 })
 
@@ -96,10 +96,11 @@ func (v *View) probes(kind string, look func(inPod, *observe.Probe, *slowness) (
 			case !slow.l.enough(slow.late) || ratio(slow.late, slow.requests) < noiseShare:
 				s.unless = fmt.Sprintf("%s of %s took longer than %s", count(slow.late), slow.l.all(), limit)
 			}
-			s.evidence = append(s.evidence, Evidence{Fact: "time that the " + kind + " probe allows", Value: probe.TimeoutSeconds, Unit: "s", Source: at.field(kind + "Probe.timeoutSeconds")})
+			allowed := Evidence{Fact: "time that the " + kind + " probe allows", Value: probe.TimeoutSeconds, Unit: "s", Source: at.field(kind + "Probe.timeoutSeconds")}
 			if slow.l != nil {
-				s.evidence = append(s.evidence,
-					Evidence{Fact: "requests on " + slow.l.name() + " that took longer", Value: slow.late, Limit: slow.requests, Unit: "requests", Source: recorded},
+				// What the probe met, and why: the two that convince.
+				s.evidence = slices.Insert(s.evidence, 1, Evidence{Fact: fmt.Sprintf("requests on %s that took longer than %s", slow.l.name(), limit), Value: slow.late, Limit: slow.requests, Unit: "requests", Source: recorded})
+				s.evidence = append(s.evidence, allowed,
 					Evidence{Fact: "request latency, p50 and p99", Value: nanoseconds(float64(slow.l.Total.Quantile(0.5))) + ", " + nanoseconds(float64(slow.l.Total.Quantile(0.99))), Source: recorded})
 			}
 			out = append(out, s)
@@ -113,8 +114,8 @@ func (v *View) probes(kind string, look func(inPod, *observe.Probe, *slowness) (
 // nobody it says nothing: it may be stuck, and the probe right.
 func (v *View) slownessOf(at inPod, p *observe.Probe) *slowness {
 	s := &slowness{}
-	for _, l := range v.ledgers {
-		if l.called() || v.podOfProcess(l.pid).pod != at.pod || l.Requests <= l.failedRequests() {
+	for _, l := range v.podLedgers().of[at.pod] {
+		if l.Requests <= l.failedRequests() {
 			continue
 		}
 		if s.l == nil || l.Port == p.Port && s.l.Port != p.Port || l.Requests > s.l.Requests && (l.Port == p.Port) == (s.l.Port == p.Port) {

@@ -15,7 +15,7 @@ import (
 // as soon as they begin, or they take long. Until they do the others get their load.
 const ReplicasMissing ID = "replicas-missing"
 
-var replicasMissing = podCause(ReplicasMissing, "Pods that do not start leave the others overloaded", LayerMachine,
+var replicasMissing = podCause(ReplicasMissing, "Pods of a workload do not start", LayerMachine,
 	[]Parent{ClassLimit, LivenessProbeKills, NodePressureEviction}, func(v *View) []sign {
 		var out []sign
 		for i := range v.Kubernetes.Pods {
@@ -26,7 +26,10 @@ var replicasMissing = podCause(ReplicasMissing, "Pods that do not start leave th
 			}
 			pods := v.replicas(p)
 			running := slices.IndexFunc(pods, func(o *observe.Pod) bool { return o.Ready && o.DeletedAt == 0 })
-			s := sign{at: at, text: fmt.Sprintf("%s does not start: %s", at.text(), why), to: v.aimAt(pods...), slowToo: running >= 0}
+			s := sign{at: at, text: "not started: " + why, to: v.aimAt(pods...), kinds: tollOverload}
+			if running < 0 {
+				s.kinds = tollCut | tollRefused
+			}
 			s.evidence = []Evidence{{Fact: "pod " + p.Name, Value: podState(p), Source: "status.containerStatuses"}}
 			for _, reason := range []string{"Failed", "BackOff", "Pulled", "FailedScheduling", "FailedMount"} {
 				if e, n := v.events(p, reason, ""); e != nil && len(s.evidence) < mostPodsShown {
@@ -87,7 +90,7 @@ var autoscalerFlapping = podCause(AutoscalerFlapping, "The autoscaler adds and r
 		}
 		name := h.Namespace + "/" + h.Name
 		s := sign{subject: Subject{Kind: "pod", Workload: observe.Workload{Namespace: h.Namespace, Kind: h.Kind, Name: h.Target, Node: v.Kubernetes.Node.Name}},
-			text: fmt.Sprintf("autoscaler %s set %s replicas", name, sizes), to: v.aimAt(pods...), slowToo: true}
+			text: fmt.Sprintf("autoscaler %s set %s replicas", name, sizes), to: v.aimAt(pods...), kinds: tollCut | tollRefused | tollOverload}
 		if turns < flapsLeast {
 			s.unless = "it changed direction once"
 		}
@@ -163,7 +166,7 @@ var nodePressureEviction = podCause(NodePressureEviction, "The node is under pre
 			continue
 		}
 		at := inPod{pod: p, node: node}
-		s := sign{at: at, text: fmt.Sprintf("the kubelet evicted %s", at.text()), to: v.aimAt(v.replicas(p)...), slowToo: true}
+		s := sign{at: at, text: "evicted by the kubelet", to: v.aimAt(v.replicas(p)...), kinds: tollCut | tollRefused | tollOverload}
 		s.evidence = []Evidence{{Fact: "eviction of " + p.Name, Value: e.Message, Source: "events"}}
 		if len(node.Pressure) > 0 {
 			s.evidence = append(s.evidence, Evidence{Fact: "conditions of node " + node.Name, Value: strings.Join(node.Pressure, ", "), Source: "status.conditions"})
