@@ -500,6 +500,23 @@ var _ = fixturePair(
 	},
 )
 
+var _ = fixturePair(
+	fires{
+		name: "a pod that its CPU limit slows down", cause: &livenessProbeKills,
+		inject: func(o *observe.Observation) {
+			p, c := inCart(o)
+			throttledIn(o, c)
+			slow := parts{observe.RecvWait: ms, observe.Server: 1500 * ms, observe.Network: ms / 10}
+			with(o, servedAt(appPort, cartIP, appPID, "app").add(100, ms, ms, 0, slow))
+			followed(o, map[observe.ServerPart]float64{observe.ServerThrottled: 0.8, observe.ServerCPU: 0.2})
+			cutShort(&o.Endpoints[0], 30)
+			restarted(&p.Containers[0])
+			callsInVain(o, cartIP, 300, 100)
+		},
+		subject: Subject{Kind: "pod", PID: appPID}, minShare: 0.7, fix: `"timeoutSeconds":3`, evidence: "took longer than 1 s=100;",
+	},
+)
+
 // TestPodUID: paths of both drivers of the kubelet's control groups, and what is none.
 func TestPodUID(t *testing.T) {
 	for path, want := range map[string]string{
@@ -564,13 +581,6 @@ func TestRootOfProbeKills(t *testing.T) {
 	} {
 		if got := to(&c.f); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
-	}
-	for _, id := range []ID{LivenessProbeKills, ReadinessProbeUnlists} {
-		for _, c := range Catalogue() {
-			if c.ID == id && !c.FollowsFrom(&cpuQuotaThrottled) {
-				t.Errorf("%s does not follow from the limit", id)
-			}
 		}
 	}
 }
