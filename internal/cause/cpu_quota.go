@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -31,6 +32,9 @@ func checkCPUQuota(v *View) Result {
 			continue
 		}
 		share := ratio(c.ThrottledPeriods, c.Periods)
+		if v.podOfLimit(c) {
+			continue
+		}
 		if share < throttledShare || c.ThrottledSeconds < throttledSeconds*v.Window.Seconds {
 			r.RuledOut = fmt.Sprintf("%s may use %.3g CPUs and was throttled in %s of its periods", c.Path, c.QuotaCPUs, percent(share))
 			continue
@@ -44,6 +48,14 @@ func checkCPUQuota(v *View) Result {
 		r.Findings = append(r.Findings, quotaFinding(v, c, share, t))
 	}
 	return r
+}
+
+// podOfLimit says that a group is a pod's, whose quota is the sum of those of its containers
+// (pkg/kubelet/cm/helpers_linux.go), and that one of these has one: it is what the manifest sets.
+func (v *View) podOfLimit(c *observe.Cgroup) bool {
+	return v.podOf("", c.Path).pod != nil && slices.ContainsFunc(v.Cgroups, func(o observe.Cgroup) bool {
+		return o.QuotaCPUs > 0 && o.ThrottledPeriods > 0 && strings.HasPrefix(o.Path, c.Path+"/")
+	})
 }
 
 // throttledTime is what a quota costs the requests of the services under it.

@@ -394,6 +394,8 @@ var _ = fixturePair(
 		inject: func(o *observe.Observation) {
 			_, c := inCart(o)
 			throttledIn(o, c)
+			o.Cgroups = append(o.Cgroups, *c) // the pod's, with the same quota
+			o.Cgroups[1].Path = cartGroup[:strings.LastIndexByte(cartGroup, '/')]
 		},
 		subject: Subject{Kind: "cgroup", PID: appPID, Path: cartGroup}, minShare: 0.5,
 		fix: "kubectl -n shop set resources deployment/cart -c app --limits=cpu=1",
@@ -502,6 +504,20 @@ var _ = fixturePair(
 
 var _ = fixturePair(
 	fires{
+		name: "kube-proxy rejects what goes to a service without endpoints", cause: &firewallReject,
+		inject: losing(func(o *observe.Observation) {
+			r := nftRule("input", 4, false, 0)
+			r.Verdict, r.Chain = "reject", "KUBE-SERVICES"
+			rules(o, r)
+			ns(o).Firewall.All = 5120
+			dropped(o, "NETFILTER_DROP", "nft_do_chain", "eth0", observe.DropData, true, 60)
+		}),
+		subject: Subject{Rule: "nft inet fw KUBE-SERVICES handle 4"}, fix: "handle 4", evidence: "rules of the packet filter, kube-proxy's among them=5120",
+	},
+)
+
+var _ = fixturePair(
+	fires{
 		name: "a pod that its CPU limit slows down", cause: &livenessProbeKills,
 		inject: func(o *observe.Observation) {
 			p, c := inCart(o)
@@ -531,6 +547,19 @@ func TestPodUID(t *testing.T) {
 		if got := podUID(path); got != want {
 			t.Errorf("%q: %q, want %q", path, got, want)
 		}
+	}
+}
+
+// TestClaim: the volume of a pod on a busy disk is reported by the name of its claim.
+func TestClaim(t *testing.T) {
+	o := healthy()
+	p, _ := inCart(o)
+	o.Use.Disks[0].Number = "254:0"
+	p.Volumes = []observe.PodVolume{{Name: "data", Claim: "data-cart-0", Container: "app", Path: "/data", Device: "254:0"}, {Name: "logs", Claim: "logs", Device: "8:16"}}
+	got := NewView(o).diskEvidence()
+	last := got[len(got)-1]
+	if last.Fact != "claim on it, of deploy/cart (ns shop), container app" || last.Value != "data-cart-0" {
+		t.Errorf("%+v", got)
 	}
 }
 
