@@ -85,6 +85,11 @@ func firewallWords(v *View, s *DropSite, f *Finding) {
 	if s.Among > 0 {
 		f.Title += fmt.Sprintf(", or one of %d alike without a counter", s.Among)
 	}
+	if ofProxy {
+		f.Fix.Text = "kube-proxy makes this rule, and makes it again: it is for a service without a ready endpoint. See its pods."
+		f.Fix.Commands = []shell.Command{shell.Line("kubectl get endpointslices --all-namespaces")}
+		return
+	}
 	f.Fix.Text = "Take this rule away, or narrow it, if it is not meant for these packets; and where it is loaded from at boot."
 	f.Fix.Commands, f.Fix.Persist = v.ruleCommands(ns, r, f.Subject.Port)
 	if s.Among == 0 {

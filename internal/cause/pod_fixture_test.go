@@ -512,7 +512,7 @@ var _ = fixturePair(
 			ns(o).Firewall.All = 5120
 			dropped(o, "NETFILTER_DROP", "nft_do_chain", "eth0", observe.DropData, true, 60)
 		}),
-		subject: Subject{Rule: "nft inet fw KUBE-SERVICES handle 4"}, fix: "handle 4", evidence: "rules of the packet filter, kube-proxy's among them=5120",
+		subject: Subject{Rule: "nft inet fw KUBE-SERVICES handle 4"}, fix: "kubectl get endpointslices", evidence: "rules of the packet filter, kube-proxy's among them=5120",
 	},
 )
 
