@@ -129,14 +129,14 @@ func (v *View) ofGone(is func(*observe.Pod) bool, fill func(*observe.Pod, *sign)
 	var out []sign
 	for i := range v.Kubernetes.Pods {
 		p := &v.Kubernetes.Pods[i]
-		if p.DeletedAt == 0 || !is(p) || v.taken(p) {
+		if p.DeletedAt == 0 || !is(p) {
 			continue
 		}
 		s := sign{at: inPod{pod: p, node: &v.Kubernetes.Node}, to: &aim{map[*observe.Pod]bool{p: true}, map[netip.Addr]bool{}}}
 		if own := slices.IndexFunc(p.Containers, func(c observe.PodContainer) bool { return !c.Init }); own >= 0 {
 			s.at.container = &p.Containers[own]
 		}
-		if !p.HostNetwork {
+		if !p.HostNetwork && !v.taken(p) {
 			s.to.add(p.IPs)
 		}
 		fill(p, &s)

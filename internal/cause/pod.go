@@ -125,14 +125,25 @@ func (v *View) podOfProcess(pid int) inPod {
 // podLedgers are the endpoints that pods serve.
 type podLedgers struct {
 	of map[*observe.Pod][]*ledger
-	by map[*ledger]*observe.Pod
+	by map[podServes]bool
+}
+
+type podServes struct {
+	l   *ledger
+	pod *observe.Pod
 }
 
 func (v *View) findPodLedgers() podLedgers {
-	x := podLedgers{map[*observe.Pod][]*ledger{}, map[*ledger]*observe.Pod{}}
+	x := podLedgers{map[*observe.Pod][]*ledger{}, map[podServes]bool{}}
 	for _, l := range v.ledgers {
-		if at := v.podOfProcess(l.pid); !l.called() && at.pod != nil {
-			x.of[at.pod], x.by[l] = append(x.of[at.pod], l), at.pod
+		if l.called() {
+			continue
+		}
+		// One pod may have taken another's place at the same address.
+		for _, pid := range append([]int{l.pid}, l.PIDs...) {
+			if at := v.podOfProcess(pid); at.pod != nil && !x.by[podServes{l, at.pod}] {
+				x.of[at.pod], x.by[podServes{l, at.pod}] = append(x.of[at.pod], l), true
+			}
 		}
 	}
 	return x

@@ -257,7 +257,7 @@ var _ = fixturePair(
 		p.UID, p.Name, p.DeletedAt, p.CreatedAt, p.Containers = "99", "cart-5d9-c", 0, -200, []observe.PodContainer{{Name: "app", State: "running"}}
 		o.Kubernetes.Pods = append(o.Kubernetes.Pods, p)
 		callsInVain(o, twinIP, 400, 0)
-	}, "no sign"},
+	}, "no request to it suffers"},
 	miss{"a pod that is gone, and nobody calls it", &staleEndpoint, func(o *observe.Observation) {
 		inCart(o)
 		left(o, -300, -299)

@@ -48,7 +48,16 @@ func (v *View) podBehind(s *observe.KubeService, e *observe.KubeEndpoint) *obser
 }
 
 func (a *aim) has(v *View, l *ledger) bool {
-	return a.addrs[l.address.Unmap()] || a.pods[v.podLedgers().by[l]]
+	if a.addrs[l.address.Unmap()] {
+		return true
+	}
+	by := v.podLedgers().by
+	for p := range a.pods {
+		if by[podServes{l, p}] {
+			return true
+		}
+	}
+	return false
 }
 
 // replicas are the pods of this node with the same owner, itself among them.
@@ -195,7 +204,18 @@ func podCause(id ID, title string, layer Layer, parents []Parent, look func(v *V
 					}
 					continue
 				}
-				r.Findings = append(r.Findings, v.signFinding(&s, &t))
+				f := v.signFinding(&s, &t)
+				// Of the pods of one workload the one that costs most stands for all.
+				same := slices.IndexFunc(r.Findings, func(o Finding) bool {
+					a, b := o.Subject.Workload, f.Subject.Workload
+					return s.at.pod != nil && a.Namespace == b.Namespace && a.Kind == b.Kind && a.Name == b.Name && a.Name != ""
+				})
+				switch {
+				case same < 0:
+					r.Findings = append(r.Findings, f)
+				case f.Weight > r.Findings[same].Weight:
+					r.Findings[same] = f
+				}
 			}
 			return r
 		}}

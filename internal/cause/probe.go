@@ -22,7 +22,7 @@ var livenessProbeKills = podCause(LivenessProbeKills, "The liveness probe kills 
 		if killed.Fact == "" {
 			return sign{}, false
 		}
-		text := fmt.Sprintf("ended by the kubelet %s into the window, for a probe that waits %s", seconds(when), seconds(float64(p.TimeoutSeconds)))
+		text := fmt.Sprintf("ended by the kubelet %s into the window, for a probe that waits %s", seconds(max(when, 0)), seconds(float64(p.TimeoutSeconds)))
 		fix := Fix{Text: fmt.Sprintf("Give the probe more time than requests take, and let it ask only whether the process is stuck. In the manifest: %s.", at.field("livenessProbe.timeoutSeconds")),
 			Commands: []shell.Command{at.probeCommand("livenessProbe", p, s)}}
 		return sign{at: at, text: text, to: v.aimAt(at.pod), kinds: tollCut | tollRefused, evidence: append([]Evidence{killed}, v.exitEvidence(at)...), fix: fix}, true
@@ -134,11 +134,14 @@ func (v *View) killedByProbe(at inPod) (Evidence, float64) {
 		return Evidence{Fact: e.Message, Value: n, Unit: "times", Source: "events"}, e.At
 	}
 	last := &at.container.Last
-	if at.container.Restarts > 0 && last.At > 0 && last.At <= v.Window.Seconds && last.Reason != "OOMKilled" && (last.ExitCode == 128+sigterm || last.ExitCode == 128+sigkill) {
+	if at.container.Restarts > 0 && last.At > -wholeSecond && last.At <= v.Window.Seconds && last.Reason != "OOMKilled" && (last.ExitCode == 128+sigterm || last.ExitCode == 128+sigkill) {
 		return Evidence{Fact: "ended by a signal", Value: "exit code " + itoa(last.ExitCode), Source: "status.containerStatuses"}, last.At
 	}
 	return Evidence{}, 0
 }
+
+// wholeSecond is how much earlier than it was a time in a status may be.
+const wholeSecond = 1
 
 // Signals with which the kubelet ends a container (signal(7)).
 const (
