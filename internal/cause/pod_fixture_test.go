@@ -127,7 +127,7 @@ var _ = fixturePair(
 		restarted(&p.Containers[0])
 		serves(o, 200, 60)
 		for i := range o.Endpoints[0].Failed {
-			o.Endpoints[0].Failed[i].Flags = []string{"unanswered", "half_closed"}
+			o.Endpoints[0].Failed[i].Flags, o.Endpoints[0].Flags["half_closed"] = []string{"unanswered", "half_closed"}, 60
 		}
 	}, "no request to it suffers"},
 	miss{"a probe that fails once or twice", &livenessProbeKills, func(o *observe.Observation) {

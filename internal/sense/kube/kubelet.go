@@ -44,6 +44,8 @@ type kubelet struct {
 	token  string // file of the one to show; empty on the read-only port
 	client *http.Client
 
+	looking sync.Mutex
+
 	mu    sync.Mutex
 	pods  map[string]*pod
 	known time.Time
@@ -90,6 +92,8 @@ func client(tls *tls.Config) *http.Client {
 
 // look asks once.
 func (k *kubelet) look(ctx context.Context) error {
+	k.looking.Lock()
+	defer k.looking.Unlock()
 	now := time.Now()
 	pods, err := k.list(ctx)
 	k.mu.Lock()
