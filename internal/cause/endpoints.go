@@ -80,8 +80,8 @@ var staleEndpoint = podCause(StaleEndpoint, "Clients connect to a pod that is go
 func (v *View) restartClients(a *aim) []shell.Command {
 	var out []shell.Command
 	for _, o := range v.outcomes().all {
-		if at := v.podOfProcess(o.pid); o.vain() >= fewAffected && a.addrs[address(o.addr).Unmap()] && at.pod != nil {
-			out = append(out, at.edit("restart it", shell.Line("rollout restart"), shell.Command{}))
+		if at := v.podOfProcess(o.pid); o.vain() >= fewAffected && a.addrs[address(o.addr).Unmap()] && at.rollsOut() {
+			out = append(out, at.edit("", shell.Line("rollout restart"), shell.Command{}))
 		}
 	}
 	return unique(out)

@@ -188,6 +188,11 @@ var specs = map[string]string{
 	"ReplicaSet": "spec.template.spec", "ReplicationController": "spec.template.spec", "CronJob": "spec.jobTemplate.spec.template.spec",
 }
 
+// rollsOut says that kubectl rollout knows the kind of what the pod belongs to.
+func (at inPod) rollsOut() bool {
+	return at.pod != nil && at.pod.Owner != "" && slices.Contains([]string{"Deployment", "StatefulSet", "DaemonSet"}, at.pod.Kind)
+}
+
 // spec is the way to the pod's specification in the manifest that a person edits.
 func (at inPod) spec() string {
 	if way, known := specs[at.pod.Kind]; known {

@@ -94,6 +94,18 @@ func client(tls *tls.Config) *http.Client {
 func (k *kubelet) look(ctx context.Context) error {
 	k.looking.Lock()
 	defer k.looking.Unlock()
+	return k.ask(ctx)
+}
+
+// again asks unless somebody does already. Its source says why it does not answer.
+func (k *kubelet) again(ctx context.Context) {
+	if k.looking.TryLock() {
+		defer k.looking.Unlock()
+		_ = k.ask(ctx)
+	}
+}
+
+func (k *kubelet) ask(ctx context.Context) error {
 	now := time.Now()
 	pods, err := k.list(ctx)
 	k.mu.Lock()

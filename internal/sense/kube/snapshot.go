@@ -55,7 +55,7 @@ func (k *Kube) Window(ctx context.Context, q Query) (*observe.Kubernetes, []erro
 		return nil, nil
 	}
 	if k.kubelet != nil && !k.told() {
-		_ = k.kubelet.look(ctx) // what happened within the window; its source says why not
+		k.kubelet.again(ctx) // what happened within the window
 	}
 	out := k.state.window(q)
 	if k.api != nil && k.api.core != nil {
