@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ type topCmd struct {
 	Every      time.Duration `default:"1s" placeholder:"D" help:"How often the table is renewed; with --once how long to watch (${default})."`
 	Once       bool          `help:"Print the table once and end, as is done without a terminal."`
 	JSON       bool          `name:"json" help:"With --once: print it as JSON."`
+	podFlag    `embed:""`
 	kubeFlags  `embed:""`
 	budgetFlag `embed:""`
 }
@@ -34,7 +36,7 @@ func (c *topCmd) Validate() error {
 	if err := c.budgetFlag.validate(); err != nil {
 		return err
 	}
-	if err := checkPorts(c.Port); err != nil {
+	if err := cmp.Or(checkPorts(c.Port), c.podFlag.validate()); err != nil {
 		return err
 	}
 	if _, err := sideNamed(c.Side); err != nil {
@@ -60,12 +62,14 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 		Every: c.Every,
 		Master: func(pid int) (int, string) {
 			master, comm := names.Master(pid)
-			if id, ok := names.Of(master, time.Now().UnixNano()); ok && id.ContainerName != "" {
-				comm += "@" + id.ContainerName
+			id, _ := names.Of(master, time.Now().UnixNano())
+			if in := cmp.Or(id.Workload.Controller(), id.ContainerName); in != "" {
+				comm += "@" + in
 			}
 			return master, comm
 		},
 		ProcessOf: processOf(names),
+		Workload:  pods.Peer,
 		NoColor:   os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb", // no-color.org
 	}
 	if c.PID != nil {
@@ -75,6 +79,7 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 		}
 		opt.PID = names.Family(*c.PID, now)
 	}
+	opt.Of = c.of(names)
 	opt.Ports = c.Port
 	opt.Side, _ = sideNamed(c.Side)
 	watch.RaisePriority()

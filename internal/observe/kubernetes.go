@@ -27,6 +27,14 @@ func (w *Workload) String() string {
 	return w.Namespace + "/" + cmp.Or(w.Pod, w.Name)
 }
 
+// Controller is what a user edits: its namespace and name; empty for nobody.
+func (w *Workload) Controller() string {
+	if *w == (Workload{}) {
+		return ""
+	}
+	return w.Namespace + "/" + cmp.Or(w.Name, w.Pod)
+}
+
 // Kubernetes is what this node's runtime, kubelet and API server said of the pods that
 // matter in the window: pods of this node with a process of interest, and those that
 // ended in the last quarter of an hour. Times are seconds from the beginning of the
@@ -39,6 +47,22 @@ type Kubernetes struct {
 	Events      []KubeEvent      `json:"events,omitempty"`      // about these pods and this node, oldest first
 	// Sources are who was asked, in the order "cri", "kubelet", "api".
 	Sources []KubeSource `json:"sources,omitempty"`
+}
+
+// WorkloadOf is whose container that is; nil where that is not known.
+func (k *Kubernetes) WorkloadOf(container string) *Workload {
+	if k == nil || container == "" {
+		return nil
+	}
+	for i := range k.Pods {
+		p := &k.Pods[i]
+		for j := range p.Containers {
+			if p.Containers[j].ID == container {
+				return &Workload{Namespace: p.Namespace, Pod: p.Name, Container: p.Containers[j].Name, Kind: p.Kind, Name: p.Owner, Node: k.Node.Name, Zone: k.Node.Zone}
+			}
+		}
+	}
+	return nil
 }
 
 // KubeSource is one that was asked, and why it did not answer.
