@@ -16,7 +16,7 @@ func pods() []Incident {
 	}
 	// Who begins reads its caches first, as most do: what an end costs is good answers.
 	const (
-		computes = "def request(n):\n    sum(range(400_000))\n"
+		computes = "def request(n):\n    sum(range(1_200_000))\n"
 		waits    = "def begin():\n    time.sleep(2)\ndef request(n):\n    time.sleep(random.uniform(1.1, 1.8))\n"
 		brief    = "def begin():\n    time.sleep(1)\ndef request(n):\n    time.sleep(0.2)\n"
 	)
