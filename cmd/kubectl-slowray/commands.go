@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -38,11 +37,11 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	run, err := c.runner(ctx, cluster)
+	spots := onnodes.Choose(all, c.Pods)
+	run, err := c.runner(ctx, cluster, spots)
 	if err != nil {
 		return 0, err
 	}
-	spots := onnodes.Choose(all, c.Pods)
 	which := fmt.Sprintf("%d pods of %s", len(spots), c.Target)
 	if len(spots) < len(all) {
 		which = fmt.Sprintf("%d of the %d pods of %s (--pods 0: all)", len(spots), len(all), c.Target)
@@ -58,9 +57,6 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) (int, error) {
 		args = append(args, "-v")
 	}
 	results := onnodes.Look(ctx, run, spots, append(args, c.Flags...))
-	if err := ctx.Err(); err != nil {
-		return 0, errors.New("ended before slowray has reported")
-	}
 	if c.JSON {
 		err = onnodes.JSON(s.out, results)
 	} else {
@@ -88,7 +84,7 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	run, err := c.runner(ctx, cluster)
+	run, err := c.runner(ctx, cluster, spots)
 	if err != nil {
 		return 0, err
 	}

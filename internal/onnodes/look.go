@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/slowray/slowray/internal/commandline"
@@ -21,11 +22,15 @@ const (
 // Runner runs a command line of slowray at a spot and gives its exit status.
 type Runner func(ctx context.Context, s Spot, args []string, stdout, stderr io.Writer) (int, error)
 
-// OnAgents runs it in the pods of the DaemonSet.
-func (c *Cluster) OnAgents(ctx context.Context) (Runner, error) {
+// OnAgents runs it in the pods of the DaemonSet, of which there has to be one for some
+// of the spots.
+func (c *Cluster) OnAgents(ctx context.Context, spots []Spot) (Runner, error) {
 	agents, err := c.Agents(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if !slices.ContainsFunc(spots, func(s Spot) bool { return agents[s.Node] != nil }) {
+		return nil, c.missing(spots[0].Node)
 	}
 	return func(ctx context.Context, s Spot, args []string, stdout, stderr io.Writer) (int, error) {
 		agent := agents[s.Node]
