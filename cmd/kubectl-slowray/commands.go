@@ -24,7 +24,7 @@ type whyCmd struct {
 	For    time.Duration `default:"10s" placeholder:"D" help:"How long to watch (${default})."`
 	All    bool          `short:"v" help:"Print everything: all evidence, every endpoint, and why each cause is ruled out."`
 	JSON   bool          `name:"json" help:"Print an array of the reports, each with its node and pod."`
-	Pods   int           `default:"16" placeholder:"N" help:"Look at so many pods (${default}; 0: all)."`
+	Pods   int           `default:"8" placeholder:"N" help:"Look at so many pods, of each node some (${default}; 0: all). Two at a time on a node."`
 }
 
 // Run looks at all pods at the same time, and prints one report.

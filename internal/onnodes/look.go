@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// atATime is on how many nodes slowray runs at the same time.
-	atATime = 16
+	// atATime is how often slowray runs at the same time, and onNode how often on one node:
+	// each takes 160 MB of the memory that the DaemonSet's container may have.
+	atATime, onNode = 32, 2
 	// mostOutput is what is taken of one report; the largest known has a tenth of it.
 	mostOutput = 32 << 20
 )
@@ -97,11 +98,18 @@ func Stream(ctx context.Context, run Runner, spots []Spot, args []string, text b
 func each(spots []Spot, look func(int, Spot)) {
 	var all sync.WaitGroup
 	turns := make(chan struct{}, atATime)
+	turnsOn := map[string]chan struct{}{}
+	for _, s := range spots {
+		turnsOn[s.Node] = make(chan struct{}, onNode)
+	}
 	for i, s := range spots {
-		turns <- struct{}{}
 		all.Go(func() {
+			here := turnsOn[s.Node]
+			here <- struct{}{}
+			turns <- struct{}{}
 			look(i, s)
 			<-turns
+			<-here
 		})
 	}
 	all.Wait()

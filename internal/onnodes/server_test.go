@@ -175,7 +175,6 @@ func shop() *api {
 		"/api/v1/namespaces/shop/services/outside":       corev1.Service{},
 		"/api/v1/namespaces/shop/pods/cart-0":            ended,
 		"/api/v1/namespaces/shop/pods/cart-b":            pod("shop", "cart-b", "node-2", "cart", "ReplicaSet"),
-		"/api/v1/nodes/node-1":                           corev1.Node{},
 		"/api/v1/namespaces/shop/pods": corev1.PodList{Items: []corev1.Pod{
 			pod("shop", "cart-b", "node-2", "cart", "ReplicaSet"), pod("shop", "cart-a", "node-1", "cart", "ReplicaSet"), ended, pod("shop", "stock", "node-3", "stock", "ReplicaSet"),
 		}},
