@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -116,6 +117,17 @@ func TestJSON(t *testing.T) {
 	if fmt.Sprint(got[0]) != "map[exit_status:1 namespace:shop node:node-1 pod:cart-a report:map[schema:slowray.report/1 x:[1]]]" ||
 		got[1]["error"] == nil || strings.ContainsRune(got[1]["error"].(string), 0x1b) || got[2]["error"] != "slowray: no process runs" {
 		t.Errorf("%s", out.String())
+	}
+}
+
+// TestOldServer: without WebSocket SPDY is tried.
+func TestOldServer(t *testing.T) {
+	a := shop()
+	a.old = true
+	c := serve(t, a)
+	status, err := c.OnNode(t.Context(), "node-1", []string{"top"}, nil, io.Discard, io.Discard)
+	if err == nil || strings.Join(a.calls, ", ") != "GET websocket, POST SPDY/3.1" {
+		t.Errorf("it called %q, status %d: %v", a.calls, status, err)
 	}
 }
 

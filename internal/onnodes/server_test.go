@@ -24,6 +24,7 @@ type api struct {
 	mu      sync.Mutex
 	objects map[string]any // by path
 	denied  map[string]bool
+	old     bool
 	calls   []string // method and path of what changes something
 	// program answers a command line: what it prints, its exit status, and whether it goes
 	// on until its input ends.
@@ -116,6 +117,13 @@ func (l labelsOf) Lookup(k string) (string, bool) { v, ok := l[k]; return v, ok 
 // exec speaks v5.channel.k8s.io (k8s.io/apimachinery/pkg/util/remotecommand): the first
 // byte of a message is the channel, and 255 closes one.
 func (a *api) exec(w http.ResponseWriter, r *http.Request) {
+	if a.old { // before WebSocket; SPDY is client-go's to test
+		a.mu.Lock()
+		a.calls = append(a.calls, r.Method+" "+r.Header.Get("Upgrade"))
+		a.mu.Unlock()
+		http.Error(w, "unable to upgrade", http.StatusBadRequest)
+		return
+	}
 	up := websocket.Upgrader{Subprotocols: []string{"v5.channel.k8s.io"}}
 	conn, err := up.Upgrade(w, r, nil)
 	if err != nil {
