@@ -13,9 +13,8 @@ import (
 )
 
 const (
-	// atATime is how often slowray runs at the same time, and onNode how often on one node:
-	// each takes 160 MB of the memory that the DaemonSet's container may have.
-	atATime, onNode = 32, 2
+	// atATime is on how many nodes slowray runs at the same time.
+	atATime = 32
 	// mostOutput is what is taken of one report; the largest known has a tenth of it.
 	mostOutput = 32 << 20
 )
@@ -55,7 +54,7 @@ func Look(ctx context.Context, run Runner, spots []Spot, args []string) []Result
 	results := make([]Result, len(spots))
 	each(spots, func(i int, s Spot) {
 		out, stderr := limited{left: mostOutput}, limited{left: mostOutput}
-		status, err := run(ctx, s, append(append([]string{}, args...), s.filter()...), &out, &stderr)
+		status, err := run(ctx, s, slices.Concat(args, s.containers()), &out, &stderr)
 		if err == nil && (out.left < 0 || stderr.left < 0) {
 			err = errors.New("its output is too long")
 		}
@@ -72,24 +71,32 @@ func Look(ctx context.Context, run Runner, spots []Spot, args []string) []Result
 func Stream(ctx context.Context, run Runner, spots []Spot, args []string, text bool, stdout, stderr io.Writer) int {
 	var mu sync.Mutex
 	worst := commandline.ExitNothing
-	each(spots, func(_ int, s Spot) {
-		name := ""
-		if text && len(spots) > 1 {
-			name = s.label() + "  "
-		}
-		out, errs := &lines{mu: &mu, to: stdout, before: name}, &lines{mu: &mu, to: stderr, before: name}
-		status, err := run(ctx, s, append(append([]string{}, args...), s.filter()...), out, errs)
-		out.end()
-		errs.end()
+	note := func(s Spot, status int, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
 			status = commandline.ExitFailed
 			if ctx.Err() == nil {
-				fmt.Fprintf(stderr, "slowray: %s: %v\n", s.label(), err)
+				fmt.Fprintf(stderr, "slowray: %s: %v\n", s.Node, err)
 			}
 		}
 		worst = max(worst, status)
+	}
+	each(spots, func(_ int, s Spot) {
+		name := ""
+		if text && len(spots) > 1 {
+			name = s.Node + "  "
+		}
+		filter, err := s.Workload()
+		if err != nil {
+			note(s, 0, err)
+			return
+		}
+		out, errs := &lines{mu: &mu, to: stdout, before: name}, &lines{mu: &mu, to: stderr, before: name}
+		status, err := run(ctx, s, slices.Concat(args, filter), out, errs)
+		out.end()
+		errs.end()
+		note(s, status, err)
 	})
 	return worst
 }
@@ -98,29 +105,25 @@ func Stream(ctx context.Context, run Runner, spots []Spot, args []string, text b
 func each(spots []Spot, look func(int, Spot)) {
 	var all sync.WaitGroup
 	turns := make(chan struct{}, atATime)
-	turnsOn := map[string]chan struct{}{}
-	for _, s := range spots {
-		turnsOn[s.Node] = make(chan struct{}, onNode)
-	}
 	for i, s := range spots {
+		turns <- struct{}{}
 		all.Go(func() {
-			here := turnsOn[s.Node]
-			here <- struct{}{}
-			turns <- struct{}{}
 			look(i, s)
 			<-turns
-			<-here
 		})
 	}
 	all.Wait()
 }
 
-// label is the node, and the pod if there is one.
+// label is the node, and its pods if they are asked about.
 func (s Spot) label() string {
-	if s.Pod == nil {
+	switch len(s.Pods) {
+	case 0:
 		return s.Node
+	case 1:
+		return s.Node + "  " + s.Pods[0].Namespace + "/" + s.Pods[0].Name
 	}
-	return s.Node + "  " + s.PodName()
+	return fmt.Sprintf("%s  %d pods", s.Node, len(s.Pods))
 }
 
 // limited keeps what it is given up to a limit, and notes in left that there was more.

@@ -11,12 +11,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 func names(spots []Spot) string {
 	var out []string
 	for _, s := range spots {
-		out = append(out, strings.TrimSpace(s.Node+" "+s.PodName()))
+		out = append(out, strings.ReplaceAll(s.label(), "  ", " "))
 	}
 	return strings.Join(out, ", ")
 }
@@ -100,10 +102,10 @@ func TestLook(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
-	p := pod("shop", "cart-a", "node-1", "cart", "")
+	a, b := pod("shop", "cart-a", "node-1", "cart", ""), pod("shop", "cart-c", "node-1", "cart", "")
 	var out bytes.Buffer
 	err := JSON(&out, []Result{
-		{Spot: Spot{"node-1", &p}, Status: 1, Out: []byte(`{"schema":"slowray.report/1","x":[1]}`)},
+		{Spot: Spot{"node-1", []*corev1.Pod{&a, &b}}, Status: 1, Out: []byte(`{"schema":"slowray.report/1","x":[1]}`)},
 		{Spot: Spot{Node: "node-2"}, Status: 2, Err: errors.New("away\x1b[31m")},
 		{Spot: Spot{Node: "node-3"}, Status: 2, Stderr: []byte("slowray: watching\nslowray: no process runs\n")},
 	})
@@ -114,7 +116,7 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if fmt.Sprint(got[0]) != "map[exit_status:1 namespace:shop node:node-1 pod:cart-a report:map[schema:slowray.report/1 x:[1]]]" ||
+	if fmt.Sprint(got[0]) != "map[exit_status:1 namespace:shop node:node-1 pods:[cart-a cart-c] report:map[schema:slowray.report/1 x:[1]]]" ||
 		got[1]["error"] == nil || strings.ContainsRune(got[1]["error"].(string), 0x1b) || got[2]["error"] != "slowray: no process runs" {
 		t.Errorf("%s", out.String())
 	}
@@ -204,22 +206,29 @@ func TestAgentSpec(t *testing.T) {
 	}
 }
 
-func TestChoose(t *testing.T) {
-	var spots []Spot
-	for _, s := range strings.Fields("a/1 a/2 a/3 b/1 b/2 c/1") {
-		p := pod("shop", s[2:], s[:1], "cart", "")
-		spots = append(spots, Spot{s[:1], &p})
-	}
-	for n, want := range map[int]string{
-		0: names(spots), 9: names(spots),
-		3: "a shop/1, b shop/1, c shop/1", 4: "a shop/1, a shop/2, b shop/1, c shop/1", 1: "a shop/1",
+// TestFilter: slowray looks at the pods that are asked about, and no others.
+func TestFilter(t *testing.T) {
+	one, two := pod("shop", "cart-5d8f9-abcde", "node-1", "cart-5d8f9", "ReplicaSet"), pod("shop", "cart-5d8f9-fghij", "node-1", "cart-5d8f9", "ReplicaSet")
+	one.Labels["pod-template-hash"], two.Labels["pod-template-hash"] = "5d8f9", "5d8f9"
+	stray := pod("shop", "alone", "node-1", "cart", "")
+	stray.OwnerReferences = nil
+	for name, test := range map[string]struct {
+		pods          []*corev1.Pod
+		why, requests string
+	}{
+		"a node":       {nil, "[]", "[] <nil>"},
+		"one pod":      {[]*corev1.Pod{&stray}, "[--container=id-of-alone-]", "[--pod=shop/alone] <nil>"},
+		"a Deployment": {[]*corev1.Pod{&one, &two}, "[--container=id-of-cart-5,id-of-cart-5]", "[--pod=shop/cart] <nil>"},
+		"a service":    {[]*corev1.Pod{&one, &stray}, "[--container=id-of-cart-5,id-of-alone-]", "[] nothing controls all 2 pods on node node-1: name one of them"},
 	} {
-		if got := names(Choose(spots, n)); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
+		s := Spot{"node-1", test.pods}
+		if got := fmt.Sprint(s.containers()); got != test.why {
+			t.Errorf("%s: why %s, want %s", name, got, test.why)
 		}
-	}
-	if got := names(Nodes(spots)); got != "a, b, c" {
-		t.Error(got)
+		flags, err := s.Workload()
+		if got := fmt.Sprint(flags, " ", err); got != test.requests {
+			t.Errorf("%s: requests %s, want %s", name, got, test.requests)
+		}
 	}
 }
 

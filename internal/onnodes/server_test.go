@@ -166,7 +166,7 @@ func pod(namespace, name, node, app string, owner string) corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": app, "app.kubernetes.io/name": app},
 			OwnerReferences: []metav1.OwnerReference{{Kind: owner, Name: app, Controller: &yes}}},
 		Spec:   corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "slowray", Args: []string{"record", "--listen=127.0.0.1:7799"}}}},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{ContainerID: "containerd://id-of-" + name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{ContainerID: "containerd://id-of-" + name + "-longer-than-shown", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
 	}
 }
 
