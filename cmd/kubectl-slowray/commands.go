@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/slowray/slowray/internal/commandline"
+	"github.com/slowray/slowray/internal/onnodes"
+)
+
+type whyCmd struct {
+	access
+	ephemeral
+	Target string        `arg:"" name:"workload" help:"deploy/cart, svc/cart, pod/cart-1, node/node-7, …"`
+	Flags  []string      `arg:"" optional:"" name:"flags" help:"After --: further flags of slowray why."`
+	For    time.Duration `default:"10s" placeholder:"D" help:"How long to watch (${default})."`
+	All    bool          `short:"v" help:"Print everything: all evidence, every endpoint, and why each cause is ruled out."`
+	JSON   bool          `name:"json" help:"Print an array of the reports, each with its node and pods."`
+}
+
+// Run looks at all nodes at the same time, and prints one report.
+func (c *whyCmd) Run(ctx context.Context, s *streams) (int, error) {
+	cluster, err := c.connect()
+	if err != nil {
+		return 0, err
+	}
+	spots, err := cluster.Spots(ctx, c.Target)
+	if err != nil {
+		return 0, err
+	}
+	run, err := c.runner(ctx, cluster, spots)
+	if err != nil {
+		return 0, err
+	}
+	which := c.Target + " on " + spots[0].Node
+	if len(spots) > 1 {
+		which = fmt.Sprintf("%s on %d nodes", c.Target, len(spots))
+	}
+	fmt.Fprintf(s.err, "slowray: watching %s for %s\n", which, c.For)
+	args := []string{"why", "--for=" + c.For.String()}
+	if c.JSON {
+		args = append(args, "--json")
+	}
+	if c.All {
+		args = append(args, "-v")
+	}
+	results := onnodes.Look(ctx, run, spots, append(args, c.Flags...))
+	if c.JSON {
+		err = onnodes.JSON(s.out, results)
+	} else {
+		err = onnodes.Text(s.out, results)
+	}
+	return onnodes.Worst(results), err
+}
+
+type requestsCmd struct {
+	access
+	ephemeral
+	Target string        `arg:"" name:"workload" help:"deploy/cart, svc/cart, pod/cart-1, node/node-7, …"`
+	Flags  []string      `arg:"" optional:"" name:"flags" help:"After --: further flags of slowray requests."`
+	For    time.Duration `default:"1h" placeholder:"D" help:"How long to record, unless Ctrl-C ends it (${default})."`
+	JSON   bool          `name:"json" help:"One JSON object per request (schema slowray.request/1)."`
+}
+
+// Run passes on the requests of all nodes as they come.
+func (c *requestsCmd) Run(ctx context.Context, s *streams) (int, error) {
+	cluster, err := c.connect()
+	if err != nil {
+		return 0, err
+	}
+	spots, err := cluster.Spots(ctx, c.Target)
+	if err != nil {
+		return 0, err
+	}
+	run, err := c.runner(ctx, cluster, spots)
+	if err != nil {
+		return 0, err
+	}
+	args := []string{"requests", "--for=" + c.For.String()}
+	if c.JSON {
+		args = append(args, "--format=json")
+	}
+	status := onnodes.Stream(ctx, run, spots, append(args, c.Flags...), !c.JSON, s.out, s.err)
+	if ctx.Err() != nil {
+		return commandline.ExitNothing, nil // Ctrl-C is how it ends
+	}
+	return status, nil
+}
+
+type topCmd struct {
+	access
+	Target string   `arg:"" name:"workload" help:"deploy/cart, svc/cart, pod/cart-1, node/node-7, …: its node, or the first of them."`
+	Flags  []string `arg:"" optional:"" name:"flags" help:"After --: further flags of slowray top."`
+}
+
+// Run shows the table on this terminal.
+func (c *topCmd) Run(ctx context.Context, s *streams) (int, error) {
+	cluster, spot, err := oneNode(ctx, &c.access, c.Target, s)
+	if err != nil {
+		return 0, err
+	}
+	filter, err := spot.Workload()
+	if err != nil {
+		return 0, err
+	}
+	args := slices.Concat([]string{"top"}, c.Flags, filter)
+	in := int(os.Stdin.Fd())
+	if !term.IsTerminal(in) || s.out != os.Stdout || !term.IsTerminal(int(os.Stdout.Fd())) {
+		return cluster.OnNode(ctx, spot.Node, args, nil, s.out, s.err)
+	}
+	was, err := term.MakeRaw(in)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = term.Restore(in, was) }()
+	return cluster.OnNode(ctx, spot.Node, args, &onnodes.Terminal{In: os.Stdin, Sizes: newSizes(ctx)}, s.out, s.err)
+}
+
+// sizes are those that the terminal has, the first at once.
+type sizes struct {
+	ctx     context.Context
+	changed chan os.Signal
+}
+
+func newSizes(ctx context.Context) *sizes {
+	z := &sizes{ctx, make(chan os.Signal, 1)}
+	z.changed <- syscall.SIGWINCH
+	signal.Notify(z.changed, syscall.SIGWINCH)
+	return z
+}
+
+// Next waits for the next size.
+func (z *sizes) Next() *remotecommand.TerminalSize {
+	select {
+	case <-z.ctx.Done():
+		return nil
+	case <-z.changed:
+	}
+	width, height, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		return nil
+	}
+	return &remotecommand.TerminalSize{Width: uint16(min(width, 1<<16-1)), Height: uint16(min(height, 1<<16-1))}
+}
+
+type waitCmd struct {
+	access
+	Target string   `arg:"" name:"workload" help:"deploy/cart, pod/cart-1, node/node-7, …: its node, or the first of them."`
+	PID    int      `arg:"" name:"pid" help:"The process, by the number that kubectl slowray why prints."`
+	Flags  []string `arg:"" optional:"" name:"flags" help:"After --: further flags of slowray wait."`
+}
+
+// Run looks on one node.
+func (c *waitCmd) Run(ctx context.Context, s *streams) (int, error) {
+	cluster, spot, err := oneNode(ctx, &c.access, c.Target, s)
+	if err != nil {
+		return 0, err
+	}
+	return cluster.OnNode(ctx, spot.Node, append([]string{"wait", strconv.Itoa(c.PID)}, c.Flags...), nil, s.out, s.err)
+}
+
+type pageCmd struct {
+	access
+	Target string `arg:"" name:"workload" help:"deploy/cart, pod/cart-1, node/node-7, …: its node, or the first of them."`
+	Port   int    `default:"7788" placeholder:"N" help:"Port on this machine's loopback (${default}; 0: any that is free)."`
+}
+
+// Run forwards until Ctrl-C.
+func (c *pageCmd) Run(ctx context.Context, s *streams) (int, error) {
+	cluster, spot, err := oneNode(ctx, &c.access, c.Target, s)
+	if err != nil {
+		return 0, err
+	}
+	return commandline.ExitNothing, cluster.Page(ctx, spot.Node, c.Port, func(address string) {
+		fmt.Fprintf(s.out, "%s  the page of node %s (Ctrl-C ends it)\n", address, spot.Node)
+	})
+}
+
+// oneNode is the node of a target, or the first of them, and tells of the others.
+func oneNode(ctx context.Context, a *access, target string, s *streams) (*onnodes.Cluster, onnodes.Spot, error) {
+	cluster, err := a.connect()
+	if err != nil {
+		return nil, onnodes.Spot{}, err
+	}
+	spots, err := cluster.Spots(ctx, target)
+	if err != nil {
+		return nil, onnodes.Spot{}, err
+	}
+	for _, other := range spots[1:] {
+		fmt.Fprintf(s.err, "slowray: %s is on %s too: name node/%s or a pod for that\n", target, other.Node, other.Node)
+	}
+	return cluster, spots[0], nil
+}
