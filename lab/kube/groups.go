@@ -67,6 +67,16 @@ func makeGroups(name string) error {
 	return nil
 }
 
+// leaveGroups takes the calling process out of what makeGroups made, to where nothing limits
+// it: it is about to end.
+func leaveGroups() error {
+	list, err := hierarchies()
+	for _, h := range list {
+		err = errors.Join(err, os.WriteFile(filepath.Join(h, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0o644))
+	}
+	return err
+}
+
 // members are the processes in a group and in those below it, in any hierarchy.
 func members(group string) []int {
 	seen := map[int]bool{}

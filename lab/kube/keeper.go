@@ -144,7 +144,10 @@ func (k *keeper) down() error {
 	}
 	return errors.Join(
 		endGroup(filepath.Join(group, "kubepods"), 3*time.Second),
-		endGroup(group, 2*time.Second))
+		endGroup(group, 2*time.Second),
+		leaveGroups(),
+		unmount(),
+		remove(k.Dir)) // the parent may be gone
 }
 
 // start starts a program that ends with the keeper, whatever ends that. What it prints is in

@@ -56,3 +56,14 @@ func mounts(dir string) error {
 	// Kubelet and containerd pass mounts on to containers, in here only.
 	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
 }
+
+// unmount takes back what mounts has done, with all that others mounted below: the kernel
+// does not remove directories that something is mounted on in the same namespace.
+func unmount() error {
+	for _, dir := range []string{"/var/lib", "/var/log", "/run"} {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("unmount %s: %w", dir, err)
+		}
+	}
+	return nil
+}

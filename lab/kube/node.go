@@ -195,8 +195,8 @@ func (n *Node) Close() error {
 	return remove(n.Dir)
 }
 
-// remove ends what is left of a node and removes its groups and files. Its mounts were in
-// a namespace of its own, and ended with the last process in there.
+// remove ends what is left of a node and removes its groups and files. Its mounts are in a
+// namespace of its own, and end with the last process in there.
 func remove(dir string) error {
 	group := filepath.Base(dir)
 	if err := endGroup(group, 0); err != nil {
@@ -220,13 +220,16 @@ func sweep() {
 			continue
 		}
 		lock, err := takeLock(dir, 0)
-		if err != nil { // it lives, or is just being made
+		switch {
+		case err == nil:
+			defer lock.Close()
+		case errors.Is(err, os.ErrNotExist) && time.Since(time.Unix(s.Mtim.Unix())) > time.Minute: // its removal was interrupted
+		default: // it lives, or is just being made
 			continue
 		}
 		if err := remove(dir); err != nil {
 			fmt.Fprintln(os.Stderr, "left behind:", err)
 		}
-		lock.Close()
 	}
 }
 
