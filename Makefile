@@ -11,7 +11,7 @@ BUILT = $(if $(VERSION),-X main.built=$(VERSION))
 
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 
-.PHONY: help run demo fleet-demo screenshots scoreboard build deb rpm release release-check generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
+.PHONY: help run demo fleet-demo screenshots scoreboard build deb rpm image release release-check generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray bin/slowray-lab  ## build slowray and slowray-lab, which is slowray lab
 
@@ -50,7 +50,13 @@ deb rpm:
 	@VERSION='$(VERSION)' packaging/package build "$$(go env GOHOSTARCH)" bin/package
 	@VERSION='$(VERSION)' packaging/package $@ "$$(go env GOHOSTARCH)" bin/package bin
 
-release:  ## packages, tarballs, SBOMs and checksums of VERSION, for amd64 and arm64
+image: go.mod  ## build an OCI image for amd64 and arm64, as a tar in bin, for ctr, podman, skopeo
+	@script/setup.sh go
+	@VERSION='$(VERSION)' packaging/package build amd64 bin/package
+	@VERSION='$(VERSION)' packaging/package build arm64 bin/package
+	@VERSION='$(VERSION)' packaging/package image bin/package bin
+
+release:  ## packages, tarballs, an image, SBOMs and checksums of VERSION, for amd64 and arm64
 	@packaging/release '$(VERSION)'
 
 release-check:  ## two clones must give the same release, byte by byte

@@ -70,6 +70,7 @@ func main() {
 	// the few megabytes, but not where something makes the heap large.
 	debug.SetGCPercent(400)
 	debug.SetMemoryLimit(largeHeap)
+	joinHost()
 	journal.WatchdogMain() // when this process keeps a lease, it ends in here
 	if !openStatus() && needsFront(os.Args[1:]) {
 		os.Exit(front(os.Args[1:], os.Stderr))
