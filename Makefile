@@ -11,7 +11,7 @@ BUILT = $(if $(VERSION),-X main.built=$(VERSION))
 
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 
-.PHONY: help run demo fleet-demo screenshots scoreboard build deb rpm image release release-check generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
+.PHONY: help run demo fleet-demo k8s-demo screenshots scoreboard build deb rpm image release release-check generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray bin/slowray-lab  ## build slowray and slowray-lab, which is slowray lab
 
@@ -36,6 +36,10 @@ demo: build  ## inject an incident in private network namespaces and let slowray
 fleet-demo: build  ## many hosts on one machine: what is slow, and where it comes from
 	@script/setup.sh fleet-demo
 	@go run ./lab/fleetdemo -slowray bin/slowray
+
+k8s-demo: build  ## a Kubernetes node on this machine, with slowray on it by its chart, and a fault by manifest
+	@script/setup.sh go k8s
+	@parts=$$(script/kube.sh) && go run ./lab/kubedemo -parts "$$parts" -slowray bin/slowray
 
 RESULTS ?= docs/scoreboard.jsonl
 
@@ -86,8 +90,9 @@ test: build check check-generated  ## the tests, with a sample of incidents and 
 	@script/setup.sh test lab
 	script/test.sh
 
-test-all: build check check-generated  ## every test: all incidents, kernels, a fresh machine, and what slowray costs
-	@script/setup.sh test lab
+test-all: build check check-generated  ## every test: all incidents, kernels, a Kubernetes node, a fresh machine, and what slowray costs
+	@script/setup.sh test lab k8s
+	script/kube.sh >/dev/null
 	LAB_INCIDENTS=all script/test.sh
 	script/kernels.sh
 	ARCH=arm64 script/kernels.sh

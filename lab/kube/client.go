@@ -163,7 +163,7 @@ func (c *Client) RolledOut(ctx context.Context, namespace string, names ...strin
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("kube: %s is not rolled out: %s", name, c.why(namespace, name))
+				return fmt.Errorf("kube: %s is not rolled out: %s", name, c.why(namespace))
 			case <-time.After(250 * time.Millisecond):
 			}
 		}
@@ -179,7 +179,7 @@ func complete(d *appsv1.Deployment) bool {
 }
 
 // why gives the newest warnings about the pods of a namespace.
-func (c *Client) why(namespace, name string) string {
+func (c *Client) why(namespace string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	list, err := c.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "type=Warning"})

@@ -36,6 +36,7 @@ type Options struct {
 type Node struct {
 	Dir string // its files, as logs/NAME of its programs; removed at the end
 
+	parts  string
 	keeper *exec.Cmd
 	life   io.Closer // the node lives as long as it is open
 	netns  *os.File
@@ -64,7 +65,7 @@ func Start(ctx context.Context, opt Options) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kube: %w", err)
 	}
-	n := &Node{Dir: dir, lines: make(chan message, 100), gone: make(chan struct{})}
+	n := &Node{Dir: dir, parts: opt.Parts, lines: make(chan message, 100), gone: make(chan struct{})}
 	if err := n.boot(ctx, opt); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}

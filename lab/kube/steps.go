@@ -16,7 +16,7 @@ import (
 )
 
 // parted are the programs that script/kube.sh builds.
-var parted = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet"}
+var parted = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "helm"}
 
 const (
 	etcdURL     = "http://127.0.0.1:2379"

@@ -1,9 +1,9 @@
 // Command shop is every program of the shop that the node of lab/kube runs, and the one
-// that holds a pod's namespaces; which one, its name says: it is in the image once under
-// each. All answer on port 8080, /healthz included.
+// that holds a pod's namespaces; which one, its name says: each is an image of its own.
+// Servers answer on port 8080, /healthz at once and /audit slowly.
 //
 //	stock            answers
-//	cart URL         works for a millisecond and asks URL, for each request
+//	cart URL         works for some milliseconds and asks URL, for each request
 //	client URL N     asks URL, N times a second, a new connection every hundred requests
 //	pause            waits
 //
@@ -58,6 +58,10 @@ func serve(ctx context.Context, work func(context.Context) error) error {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok\n") })
+	mux.HandleFunc("/audit", func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(1500 * time.Millisecond) // all that is on the shelves is counted
+		io.WriteString(w, "ok\n")
+	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Pod", pod)
 		if err := work(r.Context()); err != nil {
@@ -81,12 +85,18 @@ func serve(ctx context.Context, work func(context.Context) error) error {
 	return <-ended
 }
 
-// order is what cart does for a request.
+// order is what cart does for a request: three milliseconds of CPU, whatever its limit.
 func order(ctx context.Context, stock string) error {
-	for end := time.Now().Add(time.Millisecond); time.Now().Before(end); {
+	n := time.Now().UnixNano()
+	for range 3_000_000 {
+		n = n*6364136223846793005 + 1442695040888963407
 	}
+	sink.Store(n)
 	return get(ctx, http.DefaultClient, stock)
 }
+
+// sink keeps the compiler from leaving out the work.
+var sink atomic.Int64
 
 func get(ctx context.Context, client *http.Client, url string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
