@@ -1,0 +1,173 @@
+package onnodes
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/slowray/slowray/internal/commandline"
+)
+
+const (
+	// atATime is on how many nodes slowray runs at the same time.
+	atATime = 16
+	// mostOutput is what is taken of one report; the largest known has a tenth of it.
+	mostOutput = 32 << 20
+)
+
+// Runner runs a command line of slowray at a spot and gives its exit status.
+type Runner func(ctx context.Context, s Spot, args []string, stdout, stderr io.Writer) (int, error)
+
+// OnAgents runs it in the pods of the DaemonSet.
+func (c *Cluster) OnAgents(ctx context.Context) (Runner, error) {
+	agents, err := c.Agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, s Spot, args []string, stdout, stderr io.Writer) (int, error) {
+		agent := agents[s.Node]
+		if agent == nil {
+			return 0, c.missing(s.Node)
+		}
+		return c.exec(ctx, agent, args, nil, stdout, stderr)
+	}, nil
+}
+
+// Result is what slowray said at a spot.
+type Result struct {
+	Spot
+	Status      int // exit status, [commandline.ExitFailed] where it could not be run
+	Out, Stderr []byte
+	Err         error // why it could not be run
+}
+
+// Look runs slowray at all spots and gives what it said, in their order.
+func Look(ctx context.Context, run Runner, spots []Spot, args []string) []Result {
+	results := make([]Result, len(spots))
+	each(spots, func(i int, s Spot) {
+		out, stderr := limited{left: mostOutput}, limited{left: mostOutput}
+		status, err := run(ctx, s, append(append([]string{}, args...), s.filter()...), &out, &stderr)
+		if err == nil && (out.left < 0 || stderr.left < 0) {
+			err = errors.New("its output is too long")
+		}
+		if err != nil {
+			status = commandline.ExitFailed
+		}
+		results[i] = Result{s, status, out.Bytes(), stderr.Bytes(), err}
+	})
+	return results
+}
+
+// Stream runs slowray at all spots and passes on its lines as they come, each with the
+// node before it where there are several and they are text. It gives the worst status.
+func Stream(ctx context.Context, run Runner, spots []Spot, args []string, text bool, stdout, stderr io.Writer) int {
+	var mu sync.Mutex
+	worst := commandline.ExitNothing
+	each(spots, func(_ int, s Spot) {
+		name := ""
+		if text && len(spots) > 1 {
+			name = s.label() + "  "
+		}
+		out, errs := &lines{mu: &mu, to: stdout, before: name}, &lines{mu: &mu, to: stderr, before: name}
+		status, err := run(ctx, s, append(append([]string{}, args...), s.filter()...), out, errs)
+		out.end()
+		errs.end()
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			status = commandline.ExitFailed
+			if ctx.Err() == nil {
+				fmt.Fprintf(stderr, "slowray: %s: %v\n", s.label(), err)
+			}
+		}
+		worst = max(worst, status)
+	})
+	return worst
+}
+
+// each calls look for all spots, some at a time.
+func each(spots []Spot, look func(int, Spot)) {
+	var all sync.WaitGroup
+	turns := make(chan struct{}, atATime)
+	for i, s := range spots {
+		turns <- struct{}{}
+		all.Go(func() {
+			look(i, s)
+			<-turns
+		})
+	}
+	all.Wait()
+}
+
+// label is the node, and the pod if there is one.
+func (s Spot) label() string {
+	if s.Pod == nil {
+		return s.Node
+	}
+	return s.Node + "  " + s.PodName()
+}
+
+// limited keeps what it is given up to a limit, and notes in left that there was more.
+type limited struct {
+	bytes.Buffer
+	left int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.left -= len(p); l.left >= 0 {
+		l.Buffer.Write(p)
+	}
+	return len(p), nil
+}
+
+// lines passes on whole lines, each with something before it.
+type lines struct {
+	mu     *sync.Mutex
+	to     io.Writer
+	before string
+	rest   []byte
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.rest = append(l.rest, p...)
+	for {
+		i := bytes.IndexByte(l.rest, '\n')
+		if i < 0 && len(l.rest) < 64<<10 {
+			return len(p), nil
+		} else if i < 0 {
+			i = len(l.rest) - 1
+		}
+		line := l.rest[:i+1]
+		l.mu.Lock()
+		_, err := fmt.Fprintf(l.to, "%s%s", l.before, line)
+		l.mu.Unlock()
+		l.rest = l.rest[i+1:]
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// end passes on a line that did not end.
+func (l *lines) end() {
+	if len(l.rest) > 0 {
+		_, _ = l.Write([]byte("\n"))
+	}
+}
+
+// OnNode runs a command line of slowray in the DaemonSet's pod of a node, on a terminal
+// if there is one.
+func (c *Cluster) OnNode(ctx context.Context, node string, args []string, terminal *Terminal, stdout, stderr io.Writer) (int, error) {
+	agents, err := c.Agents(ctx)
+	if err != nil {
+		return 0, err
+	}
+	agent := agents[node]
+	if agent == nil {
+		return 0, c.missing(node)
+	}
+	return c.exec(ctx, agent, args, terminal, stdout, stderr)
+}
