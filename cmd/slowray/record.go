@@ -15,6 +15,7 @@ import (
 
 	"github.com/slowray/slowray/internal/export"
 	"github.com/slowray/slowray/internal/record"
+	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -35,6 +36,7 @@ type recordCmd struct {
 	shipFlags
 	Status     bool `help:"Only tell how far what is sent by --to is: of the recorder that records into --dir now, or did last."`
 	JSON       bool `name:"json" help:"Print what is found, and what goes wrong, as JSON: one object a line."`
+	kubeFlags  `embed:""`
 	budgetFlag `embed:""`
 }
 
@@ -148,9 +150,12 @@ func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPag
 			return err
 		}
 	}
+	pods := c.start(ctx)
+	defer pods.Close()
 	rec, err := record.New(history, record.Options{
 		Window: c.Window, Slow: value(c.Slow), Labels: c.Labels, Budget: c.share(), Silent: c.Silent, Version: version(), OwnNamespace: c.OwnNamespace,
-		Names:   namesWithContainers,
+		Names:   func() *host.Names { return namesWithContainers(pods) },
+		Kube:    pods,
 		Sinks:   sinks,
 		Alive:   func() { record.Notify("WATCHDOG=1") },
 		Trouble: told.trouble,

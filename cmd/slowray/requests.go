@@ -13,6 +13,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/container"
 	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/kube"
 	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/shell"
 	"github.com/slowray/slowray/internal/watch"
@@ -30,6 +31,7 @@ type requestsCmd struct {
 	Labels     bool           `help:"Also keep what was asked for: method and path, statement or command."`
 	Limit      *int           `placeholder:"N" help:"End after so many requests."`
 	From       *string        `placeholder:"FILE" help:"Read a capture of packets (pcap, pcapng) or a log of TCPRT (version 6), also compressed, instead of recording; needs no root."`
+	kubeFlags  `embed:""`
 	budgetFlag `embed:""`
 	atFlags    `embed:""`
 }
@@ -156,7 +158,9 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	if c.At != nil {
 		return c.runAt(ctx, s)
 	}
-	names := namesWithContainers()
+	pods := c.start(ctx)
+	defer pods.Close()
+	names := namesWithContainers(pods)
 	now := time.Now().UnixNano()
 	if c.PID != nil {
 		if _, ok := names.Of(*c.PID, now); !ok {
@@ -239,10 +243,13 @@ func untilText(window *time.Duration) string {
 	return " for " + window.String()
 }
 
-// namesWithContainers names processes, and the containers that they are in.
-func namesWithContainers() *host.Names {
+// namesWithContainers names processes, and the containers and pods that they are in.
+func namesWithContainers(k *kube.Kube) *host.Names {
 	names := host.Default().Names()
 	names.ContainerName = containerReader().NewNamer().Name
+	if k != nil {
+		names.Workload = k.Container
+	}
 	return names
 }
 
@@ -254,7 +261,7 @@ func containerReader() container.Reader {
 func processOf(names *host.Names) observe.IdentityOf {
 	return func(pid int, at int64) (observe.Identity, bool) {
 		id, ok := names.Of(pid, at)
-		return observe.Identity{Comm: id.Comm, Cgroup: id.Cgroup, Container: id.Container, ContainerName: id.ContainerName, Unit: id.Unit}, ok
+		return id.Identity, ok
 	}
 }
 

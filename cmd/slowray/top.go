@@ -20,6 +20,7 @@ type topCmd struct {
 	Every      time.Duration `default:"1s" placeholder:"D" help:"How often the table is renewed; with --once how long to watch (${default})."`
 	Once       bool          `help:"Print the table once and end, as is done without a terminal."`
 	JSON       bool          `name:"json" help:"With --once: print it as JSON."`
+	kubeFlags  `embed:""`
 	budgetFlag `embed:""`
 }
 
@@ -52,7 +53,9 @@ func (c *topCmd) Validate() error {
 
 // Run shows the table until it is quit, or prints it once.
 func (c *topCmd) Run(ctx context.Context, s *streams) error {
-	names := namesWithContainers()
+	pods := c.start(ctx)
+	defer pods.Close()
+	names := namesWithContainers(pods)
 	opt := top.Options{
 		Every: c.Every,
 		Master: func(pid int) (int, string) {

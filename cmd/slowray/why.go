@@ -27,6 +27,7 @@ type whyCmd struct {
 	Silent     bool           `help:"Ask no server for its status: Redis, memcached and HAProxy are asked otherwise, where they need no password."`
 	Save       string         `placeholder:"FILE" help:"Save the observation, for slowray replay."`
 	Redact     bool           `help:"Leave addresses, the host's name, command lines and log lines out of what is saved; file paths stay."`
+	kubeFlags  `embed:""`
 	budgetFlag `embed:""`
 	atFlags    `embed:""`
 	form       `embed:""`
@@ -82,12 +83,15 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 	if c.For != nil {
 		window = *c.For
 	}
+	pods := c.start(ctx)
+	defer pods.Close()
 	bar := newProgress(s.err, window)
 	o, err := watch.Run(ctx, watch.Options{
 		For:      window,
 		Filter:   c.filter(),
 		Version:  version(),
 		Silent:   c.Silent,
+		Kube:     pods,
 		Budget:   c.share(),
 		Progress: bar.show,
 	})

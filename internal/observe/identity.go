@@ -4,10 +4,11 @@ package observe
 // where it runs. It can be compared, so it may be the key of a map.
 type Identity struct {
 	Comm          string
-	Cgroup        string // path of its control group, the most telling one
-	Container     string // id, empty when it runs in none
-	ContainerName string // as its engine calls it, empty when none does
-	Unit          string // systemd unit, empty when it belongs to none
+	Cgroup        string   // path of its control group, the most telling one
+	Container     string   // id, empty when it runs in none
+	ContainerName string   // as its engine calls it, empty when none does
+	Unit          string   // systemd unit, empty when it belongs to none
+	Workload      Workload // of its container in Kubernetes
 }
 
 // IdentityOf gives the process that had this pid at a time (wall clock, ns since

@@ -1,5 +1,7 @@
 package observe
 
+import "cmp"
+
 // Workload is who answers or asks in Kubernetes, at one time: the pod and what it
 // belongs to. It can be compared; the zero Workload is nobody's. Every name is what
 // Kubernetes calls it, clipped and printable.
@@ -14,6 +16,15 @@ type Workload struct {
 	Name string `json:"name,omitempty"`
 	Node string `json:"node,omitempty"`
 	Zone string `json:"zone,omitempty"` // topology.kubernetes.io/zone of the node
+}
+
+// String is what kubectl calls it: the namespace and the pod, or what it is instead of
+// one; empty for nobody.
+func (w *Workload) String() string {
+	if *w == (Workload{}) {
+		return ""
+	}
+	return w.Namespace + "/" + cmp.Or(w.Pod, w.Name)
 }
 
 // Kubernetes is what this node's runtime, kubelet and API server said of the pods that

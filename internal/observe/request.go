@@ -175,9 +175,11 @@ type Endpoint struct {
 	NetNS uint64 `json:"netns"`
 	Addr  string `json:"addr"` // served: the local address; called: the remote one
 	Port  int    `json:"port"`
-	PID   int    `json:"pid,omitempty"` // served: who answers; called: who calls
-	Comm  string `json:"comm,omitempty"`
-	PIDs  []int  `json:"pids,omitempty"` // all processes seen doing so, at most 64
+	// Workload is who has Addr, of a called one; nil where that is not known.
+	Workload *Workload `json:"workload,omitempty"`
+	PID      int       `json:"pid,omitempty"` // served: who answers; called: who calls
+	Comm     string    `json:"comm,omitempty"`
+	PIDs     []int     `json:"pids,omitempty"` // all processes seen doing so, at most 64
 
 	Requests   uint64 `json:"requests"`
 	OK         uint64 `json:"ok"` // known to be answered well
@@ -253,11 +255,12 @@ type PartStats struct {
 
 // PeerStats is one other end of an endpoint.
 type PeerStats struct {
-	Addr     string `json:"addr"`
-	Requests uint64 `json:"requests"`
-	TotalNS  int64  `json:"total_ns"`
-	Retrans  uint64 `json:"retrans,omitempty"`
-	MinRTT   int64  `json:"min_rtt_ns,omitempty"`
+	Addr     string    `json:"addr"`
+	Workload *Workload `json:"workload,omitempty"` // nil where it is not known
+	Requests uint64    `json:"requests"`
+	TotalNS  int64     `json:"total_ns"`
+	Retrans  uint64    `json:"retrans,omitempty"`
+	MinRTT   int64     `json:"min_rtt_ns,omitempty"`
 }
 
 // RequestSample is a request kept as an example.

@@ -21,6 +21,7 @@ import (
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/kube"
 	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/store"
 	"github.com/slowray/slowray/internal/watch"
@@ -50,6 +51,8 @@ type Options struct {
 	// Names gives a memory of the processes' names, one for each goroutine; nil
 	// = one without the names of containers.
 	Names func() *host.Names
+	// Kube, when set, tells of the pods of this host and of those at other ends.
+	Kube  *kube.Kube
 	Sinks []Sink
 	// Alive, when set, is called each second in which the recorder did its work.
 	Alive func()
@@ -228,6 +231,7 @@ func (r *Recorder) add(q *observe.Request) {
 	}
 	r.kept = store.Request{Request: *q, Process: processOf(r.names, q.PID, q.StartNS+q.TotalNS()), Why: why}
 	r.kept.Weight = weight
+	r.kept.PeerWorkload = r.opt.Kube.Peer(q.Peer.Addr(), q.StartNS+q.TotalNS())
 	r.store.AddRequest(&r.kept)
 	for _, s := range r.opt.Sinks {
 		s.Request(&r.kept)
@@ -266,6 +270,18 @@ func (r *Recorder) tickSeconds(ctx context.Context) {
 	}
 }
 
+// nameCalled says who answers at a called address.
+func (r *Recorder) nameCalled(e *observe.Endpoint, now time.Time) {
+	if r.opt.Kube == nil || e.Side != observe.Called.String() {
+		return
+	}
+	if addr, err := netip.ParseAddr(e.Addr); err == nil {
+		if w := r.opt.Kube.Peer(addr, now.UnixNano()); w != (observe.Workload{}) {
+			e.Workload = &w
+		}
+	}
+}
+
 func (r *Recorder) endSecond(now time.Time) {
 	at, list := r.seconds.end(now, func() { r.keeper.tick(now) })
 	list = slices.DeleteFunc(list, func(s store.Second) bool {
@@ -273,6 +289,7 @@ func (r *Recorder) endSecond(now time.Time) {
 	})
 	var seen uint64
 	for i := range list {
+		r.nameCalled(&list[i].Endpoint, now)
 		seen += list[i].Endpoint.Requests
 		r.store.AddSecond(&list[i])
 	}

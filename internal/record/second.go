@@ -142,5 +142,5 @@ func (s *seconds) named(at int64, e observe.Endpoint, now time.Time) store.Secon
 // processOf names a process; what is not known is empty.
 func processOf(names *host.Names, pid int, at int64) observe.Identity {
 	id, _ := names.Of(pid, at)
-	return observe.Identity{Comm: id.Comm, Cgroup: id.Cgroup, Container: id.Container, ContainerName: id.ContainerName, Unit: id.Unit}
+	return id.Identity
 }

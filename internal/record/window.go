@@ -45,7 +45,8 @@ func (r *Recorder) window(ctx context.Context) (o *observe.Observation, err erro
 		}
 	}()
 	o, err = watch.Run(ctx, watch.Options{
-		For: r.opt.Window, Version: r.opt.Version, Silent: r.opt.Silent, Requests: r.stream,
+		Kube: r.opt.Kube,
+		For:  r.opt.Window, Version: r.opt.Version, Silent: r.opt.Silent, Requests: r.stream,
 		KeepStacks: true, SampleInterval: int(min(max(r.opt.Window/shortWindow, 1), 4)), SkipUnwinder: time.Since(r.looked) < lookEvery,
 		Memory: r.memory,
 	})

@@ -27,7 +27,9 @@ func (w Why) String() string { return whyNames[min(int(w), len(whyNames)-1)] }
 type Request struct {
 	observe.Request
 	Process observe.Identity
-	Why     Why
+	// PeerWorkload is who was at the other end.
+	PeerWorkload observe.Workload
+	Why          Why
 }
 
 // origin is where a request begins: the distance of a value from it is its offset in

@@ -37,6 +37,7 @@ func (s *session) readers() table {
 		closely     = &closely{requests: requests, threads: threads, use: use}
 		processes   = &processes{threads: threads, descriptors: descriptors}
 		containers  = &containers{kernelLog: kernelLog}
+		kubernetes  = &kubernetes{}
 		changes     = &changes{servers: servers, databases: databases}
 
 		span = max(cpuEvery, s.opt.For/cpuSpans)
@@ -71,17 +72,18 @@ func (s *session) readers() table {
 			{name: "sockets", sample: namespaces.sampleSockets, stop: namespaces.lastSockets},
 			{name: "processes", begin: processes.begin, stop: processes.stop, end: processes.end},
 			{name: "container engines", stop: containers.stop, end: containers.end},
+			{name: "Kubernetes", stop: kubernetes.stop, end: kubernetes.end},
 			{name: "file systems", end: (*session).endFilesystems},
 			{name: "changes", end: changes.end},
 		},
 		// First what is recorded: what happens from here on is slowray's own doing.
 		stops: []string{
 			"sockets", "CPU course", "thread course", "waits", "requests", "connections", "nameservers", "failing calls",
-			"CPU samples", "interpreters", "dropped packets", "use", "packets", "processes", "container engines", "listeners",
+			"CPU samples", "interpreters", "dropped packets", "use", "packets", "processes", "container engines", "Kubernetes", "listeners",
 		},
 		ends: []string{
 			"kernel log", "listeners", "requests that came before", "waits", "interpreters", "processes", "control groups", "databases", "application servers",
-			"container engines", "file systems", "host state", "changes",
+			"container engines", "Kubernetes", "file systems", "host state", "changes",
 		},
 		first: "requests",
 	}

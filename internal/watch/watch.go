@@ -10,6 +10,7 @@ import (
 	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/kube"
 	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/sense/socket"
 )
@@ -38,6 +39,8 @@ type Options struct {
 	SampleInterval int
 	// SkipUnwinder leaves the expensive look at interpreters out: see closely.go.
 	SkipUnwinder bool
+	// Kube, when set, tells of the pods of this host.
+	Kube *kube.Kube
 	// Memory, when set, is that of windows that follow each other.
 	Memory *Memory
 	// Progress, when set, is called about four times a second.

@@ -23,6 +23,8 @@ type Names struct {
 	// ContainerName, when set, names containers by their id as in Identity. It
 	// must be cheap, and empty when it does not know.
 	ContainerName func(id string) string
+	// Workload, when set, tells whose container that is at a time, as cheaply.
+	Workload func(container string, at int64) observe.Workload
 	// Gone, when set, tells name and parent of a process that ended before it was
 	// asked for; false when it does not know.
 	Gone func(pid int) (comm string, parent int, ok bool)
@@ -96,6 +98,9 @@ func (n *Names) Of(pid int, at int64) (Identity, bool) {
 	id := p.Identity
 	if n.ContainerName != nil && id.Container != "" {
 		id.ContainerName = n.ContainerName(id.Container)
+	}
+	if n.Workload != nil && id.Container != "" {
+		id.Workload = n.Workload(id.Container, at)
 	}
 	return id, true
 }

@@ -1,0 +1,217 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/workload"
+)
+
+// sockets are where runtimes speak CRI.
+var sockets = []string{"/run/containerd/containerd.sock", "/var/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock", "/run/k0s/containerd.sock"}
+
+const (
+	criTimeout = 2 * time.Second // for one answer
+	criBytes   = 16 << 20        // of one answer
+	criNew     = 512             // sandboxes that are asked for their addresses in one look
+)
+
+// Labels that the kubelet gives to what it makes (pkg/kubelet/types/labels.go).
+const (
+	labelPodName       = "io.kubernetes.pod.name"
+	labelPodNamespace  = "io.kubernetes.pod.namespace"
+	labelPodUID        = "io.kubernetes.pod.uid"
+	labelContainerName = "io.kubernetes.container.name"
+)
+
+// cri asks a container runtime (k8s.io/cri-api, runtime.v1).
+type cri struct {
+	state  *state
+	socket string
+	conn   *grpc.ClientConn
+
+	looking   sync.Mutex // of one look at a time, and of what follows
+	sandboxes map[string]sandbox
+	pods      map[string]*pod
+	known     time.Time // of the last answer
+
+	mu  sync.Mutex
+	err error
+}
+
+// sandbox is what does not change of one.
+type sandbox struct {
+	addrs []string
+	host  bool // its network is the node's
+}
+
+// findCRI finds the socket of a runtime; nil when there is none. Only root's is asked.
+func findCRI(root string, s *state) *cri {
+	for _, path := range sockets {
+		for _, at := range []string{root, "/proc/1/root"} {
+			st, err := os.Stat(at + path)
+			if err != nil || st.Mode()&os.ModeSocket == 0 {
+				continue
+			}
+			if sys, ok := st.Sys().(*syscall.Stat_t); !ok || sys.Uid != 0 && int(sys.Uid) != os.Getuid() {
+				continue
+			}
+			conn, err := grpc.NewClient("unix://"+at+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableServiceConfig(),
+				grpc.WithIdleTimeout(time.Minute), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(criBytes)))
+			if err == nil {
+				return &cri{state: s, socket: path, conn: conn, sandboxes: map[string]sandbox{}}
+			}
+		}
+	}
+	return nil
+}
+
+func (c *cri) close() {
+	if c != nil {
+		_ = c.conn.Close() // it was only read from
+	}
+}
+
+// look asks which sandboxes and containers there are, and says how many pods.
+func (c *cri) look(ctx context.Context) (int, error) {
+	c.looking.Lock()
+	defer c.looking.Unlock()
+	now := time.Now()
+	pods, err := c.list(ctx)
+	c.mu.Lock()
+	c.err = err
+	c.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	c.state.listed(workload.CRI, c.pods, pods, c.known, now)
+	c.pods, c.known = pods, now
+	c.state.index.Horizon(workload.CRI, now.Add(lease).UnixNano())
+	return len(pods), nil
+}
+
+func (c *cri) list(ctx context.Context) (map[string]*pod, error) {
+	client := runtimeapi.NewRuntimeServiceClient(c.conn)
+	asked, cancel := context.WithTimeout(ctx, criTimeout)
+	defer cancel()
+	boxes, err := client.ListPodSandbox(asked, &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		return nil, told(err)
+	}
+	list, err := client.ListContainers(asked, &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		return nil, told(err)
+	}
+	pods, in, there := map[string]*pod{}, map[string]*pod{}, map[string]bool{}
+	fresh := 0
+	for _, b := range boxes.Items {
+		uid := b.Labels[labelPodUID]
+		if uid == "" || len(pods) >= maxPods {
+			continue
+		}
+		there[b.Id] = true
+		if _, known := c.sandboxes[b.Id]; !known && fresh < criNew && b.State == runtimeapi.PodSandboxState_SANDBOX_READY {
+			fresh++
+			if box, err := c.sandbox(ctx, client, b.Id); err == nil {
+				c.sandboxes[b.Id] = box
+			}
+		}
+		created := time.Unix(0, b.CreatedAt)
+		p := pods[uid]
+		if p == nil {
+			p = &pod{}
+			p.UID, p.Namespace, p.Name = clip(uid), clip(b.Labels[labelPodNamespace]), clip(b.Labels[labelPodName])
+			p.Kind, p.Owner = ownerByLabels(b.Labels[labelPodName], b.Labels, created)
+			p.CreatedAt, p.Phase = secondsOf(created), "Succeeded"
+			pods[uid] = p
+		}
+		in[b.Id] = p
+		if b.State != runtimeapi.PodSandboxState_SANDBOX_READY {
+			continue // one that was there before, and has no address any more
+		}
+		p.Phase = "Running"
+		p.began(created)
+		p.HostNetwork = c.sandboxes[b.Id].host
+		for _, a := range c.sandboxes[b.Id].addrs {
+			p.address(a)
+		}
+	}
+	for id := range c.sandboxes {
+		if !there[id] {
+			delete(c.sandboxes, id)
+		}
+	}
+	for _, m := range list.Containers {
+		p := in[m.PodSandboxId]
+		if p == nil || len(p.past) >= maxContainers {
+			continue
+		}
+		name, id := clip(m.Labels[labelContainerName]), containerID(m.Id)
+		p.past = append(p.past, past{name: name, id: id, from: time.Unix(0, m.CreatedAt)})
+		if m.State == runtimeapi.ContainerState_CONTAINER_RUNNING && len(p.Containers) < maxContainers {
+			p.Containers = append(p.Containers, observe.PodContainer{Name: name, ID: id, Image: clip(m.GetImage().GetUserSpecifiedImage()), State: "running",
+				Restarts: int(m.GetMetadata().GetAttempt()), Started: secondsOf(time.Unix(0, m.CreatedAt))})
+		}
+	}
+	return pods, nil
+}
+
+// sandbox asks for the addresses of one.
+func (c *cri) sandbox(ctx context.Context, client runtimeapi.RuntimeServiceClient, id string) (sandbox, error) {
+	asked, cancel := context.WithTimeout(ctx, criTimeout)
+	defer cancel()
+	answer, err := client.PodSandboxStatus(asked, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
+	if err != nil {
+		return sandbox{}, err
+	}
+	st := answer.GetStatus()
+	box := sandbox{host: st.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE}
+	if ip := st.GetNetwork().GetIp(); ip != "" {
+		box.addrs = append(box.addrs, ip)
+	}
+	for _, a := range st.GetNetwork().GetAdditionalIps() {
+		if len(box.addrs) < maxAddrs {
+			box.addrs = append(box.addrs, a.GetIp())
+		}
+	}
+	return box, nil
+}
+
+// errNoCRI is a containerd without its CRI plugin, as Docker's.
+var errNoCRI = errors.New("speaks no CRI (runtime.v1)")
+
+// told is an error of gRPC in one line.
+func told(err error) error {
+	st, _ := status.FromError(err)
+	if st.Code() == codes.Unimplemented {
+		return errNoCRI
+	}
+	return fmt.Errorf("%s: %s", st.Code(), printableLine(st.Message(), 160))
+}
+
+// source says whether it answers.
+func (c *cri) source() observe.KubeSource {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return observe.KubeSource{Name: nameCRI, Where: c.socket, Error: line(c.err)}
+}
+
+// line is an error in one line; empty when there is none.
+func line(err error) string {
+	if err == nil {
+		return ""
+	}
+	return printableLine(err.Error(), 240)
+}

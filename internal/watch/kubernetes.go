@@ -1,0 +1,96 @@
+package watch
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/kube"
+)
+
+// kubernetes asks what is known of the pods of the window, while the rest is read.
+type kubernetes struct {
+	answer chan pods
+}
+
+type pods struct {
+	known *observe.Kubernetes
+	errs  []error
+}
+
+// stop asks.
+func (k *kubernetes) stop(s *session) {
+	if s.opt.Kube == nil {
+		return
+	}
+	k.answer = make(chan pods, 1)
+	q := kube.Query{Start: s.out.Window.Start, Containers: map[string]bool{}, Peers: map[netip.Addr]bool{}}
+	in := map[string]int{} // a process of each container
+	for _, list := range [][]host.ProcSample{s.procs, s.last.procs} {
+		for i := range list {
+			if c := list[i].Container; c != "" {
+				q.Containers[c], in[c] = true, list[i].PID
+			}
+		}
+	}
+	fs := s.fs
+	q.Device = func(container, path string) string {
+		pid := in[container]
+		if pid == 0 {
+			return ""
+		}
+		m, ok := fs.MountAt(pid, path)
+		if !ok || m.Dir != path {
+			return ""
+		}
+		return fmt.Sprintf("%d:%d", m.Major, m.Minor)
+	}
+	for i := range s.out.Endpoints {
+		if e := &s.out.Endpoints[i]; e.Side == observe.Called.String() {
+			if a, err := netip.ParseAddr(e.Addr); err == nil {
+				q.Peers[a.Unmap()] = true
+			}
+		}
+	}
+	go func() {
+		var p pods
+		p.known, p.errs = s.opt.Kube.Window(s.ctx, q)
+		k.answer <- p
+	}()
+}
+
+// end takes the answer, and says who the other ends of requests are.
+func (k *kubernetes) end(s *session) {
+	if k.answer == nil {
+		return
+	}
+	p := <-k.answer
+	s.out.Kubernetes = p.known
+	for _, err := range p.errs {
+		s.partialGap(observe.KindKubernetes, 0, "", err)
+	}
+	if p.known == nil {
+		return
+	}
+	at := s.out.Window.Start.UnixNano() + int64(s.out.Window.Seconds*1e9)
+	who := func(addr string) *observe.Workload {
+		a, err := netip.ParseAddr(addr)
+		if err != nil {
+			return nil
+		}
+		if w := s.opt.Kube.Peer(a, at); w != (observe.Workload{}) {
+			return &w
+		}
+		return nil
+	}
+	for i := range s.out.Endpoints {
+		e := &s.out.Endpoints[i]
+		if e.Side == observe.Called.String() {
+			e.Workload = who(e.Addr)
+		}
+		for j := range e.Peers {
+			e.Peers[j].Workload = who(e.Peers[j].Addr)
+		}
+	}
+}
