@@ -126,5 +126,23 @@ func (v *View) diskEvidence() []Evidence {
 	if d.Writes > 0 {
 		out = append(out, Evidence{Fact: "a write on " + d.Name + " takes, mean", Value: round(1000 * d.WriteSeconds / float64(d.Writes)), Unit: "ms", Source: "/proc/diskstats"})
 	}
-	return out
+	return append(out, v.claimEvidence(d.Number)...)
+}
+
+// claimEvidence is the volumes of pods on a block device, by its number.
+func (v *View) claimEvidence(number string) []Evidence {
+	if v.Kubernetes == nil || number == "" {
+		return nil
+	}
+	var out []Evidence
+	for i := range v.Kubernetes.Pods {
+		p := &v.Kubernetes.Pods[i]
+		for _, m := range p.Volumes {
+			if m.Device == number && len(out) < 3 {
+				w := p.Workload(m.Container, &v.Kubernetes.Node)
+				out = append(out, Evidence{Fact: "claim on it, of " + w.ContainerText(), Value: m.Claim, Source: "spec.volumes, /proc/PID/mountinfo"})
+			}
+		}
+	}
+	return unique(out)
 }

@@ -157,6 +157,8 @@ type Subject struct {
 	Rule      string `json:"rule,omitempty"`
 	Container string `json:"container,omitempty"` // name with id, else the id, of the container it is in
 	Path      string `json:"path,omitempty"`      // configuration file with line, socket path, cgroup
+	// Workload is the pod that it is in, in Kubernetes.
+	Workload observe.Workload `json:"workload,omitzero"`
 }
 
 // Impact is how much of the trouble the finding explains.
@@ -240,6 +242,9 @@ func Catalogue() []Cause {
 		ephemeralPortsExhausted,
 		timeWaitPortSearch,
 		finTimeout,
+		serviceWithoutEndpoints,
+		staleEndpoint,
+		terminatedBeforeDrain,
 		upstreamRefused,
 		connectTimeout,
 		ipv6Fallback,
@@ -305,6 +310,11 @@ func Catalogue() []Cause {
 		containerOOMKilled,
 		hostOOMKilled,
 		slowStart,
+		livenessProbeKills,
+		readinessProbeUnlists,
+		replicasMissing,
+		autoscalerFlapping,
+		nodePressureEviction,
 		cpuQuotaThrottled,
 		lowCPUWeight,
 		affinityTooNarrow,

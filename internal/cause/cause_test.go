@@ -294,7 +294,7 @@ func TestCausesFire(t *testing.T) {
 			if f.Impact.Share < c.minShare || f.Impact.Share > 1 {
 				t.Errorf("share %v, want at least %v", f.Impact.Share, c.minShare)
 			}
-			text := f.Fix.Text + fmt.Sprint(f.Fix.Commands) + evidence(f)
+			text := f.Fix.Text + fmt.Sprint(f.Fix.Commands, f.Fix.Persist) + evidence(f)
 			if !strings.Contains(text, c.fix) {
 				t.Errorf("fix %q %q does not mention %q", f.Fix.Text, f.Fix.Commands, c.fix)
 			}

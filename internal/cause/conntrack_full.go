@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // ConntrackFull: every packet of a new flow needs an entry in the connection
@@ -122,6 +123,9 @@ func conntrackFinding(v *View, ns *observe.NetNS, logged int, harms []dropHarm) 
 		f.Fix.Text += " It is set on the host, not inside the container; each network namespace is compared with it on its own."
 	}
 	v.setSysctl(&f.Fix, nil, "net.netfilter.nf_conntrack_max", limit)
+	if v.Kubernetes != nil { // kube-proxy sets it whenever it starts
+		f.Fix.Persist = []shell.Command{shell.Line("# in the configuration of kube-proxy: conntrack.min: %s", limit)}
+	}
 	return f
 }
 

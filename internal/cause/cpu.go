@@ -3,6 +3,7 @@ package cause
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -99,10 +100,24 @@ func checkCPUSaturated(v *View) Result {
 	f.Fix.Text = fmt.Sprintf("If %s may give way, let it; else move it to another machine.", top.Comm)
 	f.Fix.Commands = []shell.Command{renice(19, outsiders, top.Comm)}
 	f.Fix.Changes = niceChanges(named(outsiders, top.Comm), 19)
-	if top.Unit != "" {
+	if at := v.podOf(top.Container, top.Cgroup); at.pod != nil {
+		v.neighbourPod(&f, at, top)
+	} else if top.Unit != "" {
 		f.Fix.Persist = []shell.Command{shell.Line("systemctl set-property %s CPUWeight=10", shell.Unit(top.Unit))}
 	}
 	return Result{Findings: []Finding{f}}
+}
+
+// neighbourPod says whose pod takes the CPUs, and what its manifest allows it.
+func (v *View) neighbourPod(f *Finding, at inPod, p *observe.Process) {
+	limit := "none"
+	if at.container != nil && at.container.CPULimit > 0 {
+		limit = fmt.Sprintf("%.3g CPUs", at.container.CPULimit)
+	}
+	f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "CPU limit of " + at.text(), Value: limit, Source: at.field("resources.limits.cpu")})
+	want := max(0.1, math.Floor(5*p.CPUSeconds()/max(v.Window.Seconds, 1))/10) // half of what it uses
+	h := holder{what: "pod", pod: at}
+	h.raise(&f.Fix, "", "", cpuSetting(want))
 }
 
 // oneWaitsForCPU says that requests are late at a service whose own threads wait that

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/shell"
 )
 
 // CPUQuotaThrottled: a cgroup that has used its quota for the period does not
@@ -32,6 +32,9 @@ func checkCPUQuota(v *View) Result {
 			continue
 		}
 		share := ratio(c.ThrottledPeriods, c.Periods)
+		if v.podOfLimit(c) {
+			continue
+		}
 		if share < throttledShare || c.ThrottledSeconds < throttledSeconds*v.Window.Seconds {
 			r.RuledOut = fmt.Sprintf("%s may use %.3g CPUs and was throttled in %s of its periods", c.Path, c.QuotaCPUs, percent(share))
 			continue
@@ -45,6 +48,14 @@ func checkCPUQuota(v *View) Result {
 		r.Findings = append(r.Findings, quotaFinding(v, c, share, t))
 	}
 	return r
+}
+
+// podOfLimit says that a group is a pod's, whose quota is the sum of those of its containers
+// (pkg/kubelet/cm/helpers_linux.go), and that one of these has one: it is what the manifest sets.
+func (v *View) podOfLimit(c *observe.Cgroup) bool {
+	return v.podOf("", c.Path).pod != nil && slices.ContainsFunc(v.Cgroups, func(o observe.Cgroup) bool {
+		return o.QuotaCPUs > 0 && o.ThrottledPeriods > 0 && strings.HasPrefix(o.Path, c.Path+"/")
+	})
 }
 
 // throttledTime is what a quota costs the requests of the services under it.
@@ -168,16 +179,7 @@ func quotaFinding(v *View, c *observe.Cgroup, share float64, t throttledTime) Fi
 	}
 	want := v.wantedCPUs(c)
 	f.Fix.Text = fmt.Sprintf("Raise the quota from %.3g to %.3g CPUs.", c.QuotaCPUs, want)
-	if c.QuotaFile != "" {
-		f.Fix.Commands = []shell.Command{shell.Write(quotaText(c, want), shell.Path(c.QuotaFile))}
-	}
-	if p := v.Process(f.Subject.PID); p != nil {
-		switch {
-		case p.Container != "":
-			f.Fix.Persist = []shell.Command{shell.Line("docker update --cpus %s %s   # or the limit in its pod or compose file", fmt.Sprintf("%.3g", want), shell.Operand(p.Container))}
-		case p.Unit != "":
-			f.Fix.Persist = []shell.Command{shell.Line("systemctl set-property %s CPUQuota=%s%%", shell.Unit(p.Unit), math.Round(want*100))}
-		}
-	}
+	h := v.holderOfGroup(c)
+	h.raise(&f.Fix, c.QuotaFile, quotaText(c, want), cpuSetting(want))
 	return f
 }

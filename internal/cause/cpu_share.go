@@ -136,7 +136,7 @@ func checkLowWeight(v *View) Result {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "CPU weight of " + h.text, Value: group.CPUWeight, Limit: 100, Unit: "by default", Source: "cpu.weight, cpu.shares"})
 			f.Fix.Text = fmt.Sprintf("Give %s the usual weight, or what it competes with less.%s", h.text, h.setsWhere())
 			f.Fix.Changes = weightChange(group)
-			h.raise(&f.Fix, group.WeightFile, usualWeight(group), shell.Line("--cpu-shares 1024"), "CPUWeight=100")
+			h.raise(&f.Fix, group.WeightFile, usualWeight(group), raised{docker: shell.Line("--cpu-shares 1024"), systemd: "CPUWeight=100", resource: "requests.cpu", amount: wantedRequest(h.pod)})
 		}
 		if nice >= lowNice {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "its nice value (low priority)", Value: nice, Source: "/proc/PID/stat"})
@@ -147,6 +147,15 @@ func checkLowWeight(v *View) Result {
 		f.Evidence = append(f.Evidence, waitedEvidence(w), Evidence{Fact: "CPU used by processes that take no part in the requests", Value: round(outside), Unit: "share", Source: "/proc/PID/stat"})
 		return judged{finding: f}
 	})
+}
+
+// wantedRequest is the usual weight as a request of CPUs: one, which the kubelet turns into
+// 1024 cpu.shares; no more than the limit, above which the API server refuses it.
+func wantedRequest(at inPod) string {
+	if c := at.container; c != nil && c.CPULimit > 0 && c.CPULimit < 1 {
+		return fmt.Sprintf("%.3g", c.CPULimit)
+	}
+	return "1"
 }
 
 // lightGroup is the control group of an endpoint's processes with the least
@@ -233,7 +242,7 @@ func (v *View) widenFix(p *observe.Process) Fix {
 	path := strings.TrimSuffix(p.CPUSet, "/cpuset.cpus")
 	h := v.holderOf(path, p.Container, p.Unit)
 	fix.Text += fmt.Sprintf(" A cpuset (%s) keeps it there: taskset does not help.%s", p.CPUSet, h.setsWhere())
-	h.raise(&fix, p.CPUSet, all, shell.Line("--cpuset-cpus %s", all), "AllowedCPUs="+all)
+	h.raise(&fix, p.CPUSet, all, raised{docker: shell.Line("--cpuset-cpus %s", all), systemd: "AllowedCPUs=" + all, kubelet: "cpuManagerPolicy, reservedSystemCPUs"})
 	return fix
 }
 

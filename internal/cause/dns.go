@@ -191,6 +191,7 @@ func (v *View) nameFinding(n *names, s *observe.DNSServer, h harm, text string) 
 		f.Subject.Path = file
 		f.Evidence = append(f.Evidence, Evidence{Fact: "resolver", Value: config, Source: file})
 	}
+	f.Evidence = append(f.Evidence, endpointEvidence(v.pods().services[address(s.Addr)])...)
 	f.MayFollow = v.follows(destination{n.netns, s.Addr, namePort})
 	return f
 }
@@ -214,6 +215,10 @@ func (v *View) dnsTimeoutFinding(n *names, s *observe.DNSServer, h harm, text st
 	f.Fix.Text = fmt.Sprintf("Bring %s back, or take it out of %s. Until then 'options timeout:1 attempts:2 rotate' there makes each try shorter; a local cache (systemd-resolved, dnsmasq, unbound) remembers which server answers.", s.Addr, file)
 	f.Fix.Commands = []shell.Command{v.in(v.Namespace(n.netns), shell.Line("dig +time=1 +tries=1 @%s . NS", s.Addr)), shell.Line("grep -n nameserver %s", shell.Path(file))}
 	f.Fix.Persist = []shell.Command{shell.Line("# in %s (or what writes it): another nameserver first, and options timeout:1 attempts:2", file)}
+	if s := v.pods().services[address(s.Addr)]; s != nil {
+		f.Fix.Text = fmt.Sprintf("Bring the pods behind service %s/%s back.", s.Namespace, s.Name)
+		f.Fix.Commands, f.Fix.Persist = lookAtService(s), nil
+	}
 	return f
 }
 
@@ -286,6 +291,9 @@ var dnsSearchExpansion = Cause{
 	Check: checkDNSSearch,
 }
 
+// fewDots is the specification of a pod whose names with a dot are looked up as they are.
+var fewDots = map[string]any{"dnsConfig": map[string]any{"options": []any{map[string]any{"name": "ndots", "value": "1"}}}}
+
 func checkDNSSearch(v *View) Result {
 	r := ruledOut(v.noLookups())
 	best := -1.0
@@ -313,6 +321,10 @@ func checkDNSSearch(v *View) Result {
 		f.Fix.Text = fmt.Sprintf("In %s: write names with a dot at the end ('api.example.com.'), or set 'options ndots:1' in %s (in Kubernetes dnsConfig of the pod), and leave out search domains that nobody needs.", f.Subject.Comm, file)
 		f.Fix.Commands = []shell.Command{shell.Line("grep -nE 'search|ndots' %s", shell.Path(file))}
 		f.Fix.Persist = []shell.Command{shell.Line("# in %s (or what writes it): options ndots:1", file)}
+		if at := v.podOfProcess(n.where); at.pod != nil {
+			f.Fix.Text = fmt.Sprintf("In %s: write names with a dot at the end ('api.example.com.'), or set ndots to 1 in %s.dnsConfig.options.", f.Subject.Comm, at.spec())
+			f.Fix.Persist = []shell.Command{at.patch(at.spec()+".dnsConfig.options", fewDots)}
+		}
 		r.Findings = append(r.Findings, f)
 	}
 	return r

@@ -40,6 +40,9 @@ var firewallReject = Cause{
 	Layer: LayerNetfilter,
 	Class: ClassDrop,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindFirewall},
+	// kube-proxy rejects what goes to a service that has none.
+	ConsequenceOf: []Parent{ServiceWithoutEndpoints},
+	Folds:         true,
 	Check: drops(dropSpec{layers: []DropLayer{DropFirewall}, which: func(_ *View, s *DropSite) bool { return rejects(s) },
 		words: firewallWords, none: "no packet was rejected by a firewall"}),
 	Try: foundOnly,
@@ -55,7 +58,14 @@ func firewallWords(v *View, s *DropSite, f *Finding) {
 	// A table without room for an entry makes packets invalid, or new ones of those
 	// of open connections.
 	unknown := tableFull(ns) && (r == nil || r.Stateful)
-	f.MayFollow = func(p *Finding) bool { return unknown && p.Subject.NetNS == s.NetNS }
+	// For a service without endpoints kube-proxy makes a rule that rejects (pkg/proxy/iptables).
+	ofProxy := r != nil && strings.HasPrefix(r.Chain, "KUBE-")
+	f.MayFollow = func(p *Finding) bool {
+		return unknown && p.Subject.NetNS == s.NetNS || ofProxy && p.Cause == ServiceWithoutEndpoints
+	}
+	if ofProxy {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "rules of the packet filter, kube-proxy's among them", Value: ns.Firewall.All, Unit: "rules", Source: r.Backend})
+	}
 	if r == nil {
 		f.Title = "The packet filter drops packets " + way + ", by a rule that could not be identified"
 		f.Fix.Text = "Find the rule that drops them: none of those that can be read matches."
@@ -74,6 +84,11 @@ func firewallWords(v *View, s *DropSite, f *Finding) {
 	}
 	if s.Among > 0 {
 		f.Title += fmt.Sprintf(", or one of %d alike without a counter", s.Among)
+	}
+	if ofProxy {
+		f.Fix.Text = "kube-proxy makes this rule, and makes it again: it is for a service without a ready endpoint. See its pods."
+		f.Fix.Commands = []shell.Command{shell.Line("kubectl get endpointslices --all-namespaces")}
+		return
 	}
 	f.Fix.Text = "Take this rule away, or narrow it, if it is not meant for these packets; and where it is loaded from at boot."
 	f.Fix.Commands, f.Fix.Persist = v.ruleCommands(ns, r, f.Subject.Port)

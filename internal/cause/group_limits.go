@@ -149,7 +149,8 @@ func checkMemoryHigh(v *View) Result {
 			Evidence{Fact: "time in which a task of it stalled for memory", Value: round(stall), Limit: 1, Unit: "share of the window", Source: "memory.pressure"})
 		want := wantedMemoryHigh(c)
 		f.Fix.Text = fmt.Sprintf("Raise memory.high of %s from %s, or leave only memory.max.%s", h.text, byteText(c.MemoryHighBytes), h.setsWhere())
-		h.raise(&f.Fix, c.HighFile, utoa(want), shell.Line("--memory-reservation %sm", want>>20), fmt.Sprintf("MemoryHigh=%dM", want>>20))
+		// The kubelet derives it from the limit (MemoryQoS).
+		h.raise(&f.Fix, c.HighFile, utoa(want), raised{systemd: fmt.Sprintf("MemoryHigh=%dM", want>>20), resource: "limits.memory", amount: mebibytes(want)})
 		if h.what == "container" {
 			f.Fix.Persist = []shell.Command{shell.Line("# the memory.high of the specification of the container")}
 		}
@@ -181,7 +182,7 @@ func checkThrash(v *View) Result {
 			memoryEvidence("memory of the machine available", v.Use.Memory.AvailableBytes, v.Use.Memory.TotalBytes, "/proc/meminfo"))
 		want := 2 * c.MemoryLimitBytes
 		f.Fix.Text = fmt.Sprintf("Raise the memory limit of %s (%s) by as much as the files need that it reads.%s", h.text, byteText(c.MemoryLimitBytes), h.setsWhere())
-		h.raiseMemory(&f.Fix, c.MemoryFile, want)
+		h.raise(&f.Fix, c.MemoryFile, utoa(want), memorySetting(want))
 		return judged{finding: f}
 	})
 }
@@ -278,13 +279,8 @@ func checkGroupIO(v *View) Result {
 			f.Parents = []Parent{}
 		}
 		f.Fix.Text = fmt.Sprintf("Raise the limit of %s: %s a second on %s, now %s.%s", h.text, u.what, u.limit.Disk, u.text(u.most), h.setsWhere())
-		h.raise(&f.Fix, "", "", u.flag(wantedIO), fmt.Sprintf("%s=/dev/%s %.0f", u.systemd, u.limit.Disk, wantedIO*u.most))
-		if file, value := u.command(c, wantedIO); file != "" {
-			f.Fix.Commands = []shell.Command{shell.Write(value, shell.Path(file))}
-		}
-		if h.what == "container" { // docker update does not know these
-			f.Fix.Persist = []shell.Command{shell.Line("# in its run command or compose file:").Note("%s", u.flag(wantedIO))}
-		}
+		file, value := u.command(c, wantedIO)
+		h.raise(&f.Fix, file, value, raised{run: u.flag(wantedIO), systemd: fmt.Sprintf("%s=/dev/%s %.0f", u.systemd, u.limit.Disk, wantedIO*u.most)})
 		return judged{finding: f}
 	})
 }
@@ -320,7 +316,7 @@ func checkPIDs(v *View) Result {
 			{Fact: "tasks of " + h.text, Value: c.Tasks, Limit: c.PIDsLimit, Source: "pids.current, pids.max"}}, f.Evidence...)
 		want := wantedTasks(c)
 		f.Fix.Text = fmt.Sprintf("Raise the limit of tasks of %s from %s; if their number keeps growing, find out who starts them.%s", h.text, count(c.PIDsLimit), h.setsWhere())
-		h.raise(&f.Fix, c.PIDsFile, utoa(want), shell.Line("--pids-limit %s", want), "TasksMax="+utoa(want))
+		h.raise(&f.Fix, c.PIDsFile, utoa(want), raised{docker: shell.Line("--pids-limit %s", want), systemd: "TasksMax=" + utoa(want), kubelet: "podPidsLimit: " + utoa(want)})
 		return judged{finding: f}
 	})
 }

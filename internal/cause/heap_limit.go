@@ -114,10 +114,14 @@ func checkHeap(v *View, runtime string) Result {
 		}
 		f.Fix.Text = fmt.Sprintf("Run it with %s, at most three quarters of the limit (%s), or give %s more than %s.%s", option, byteText(limit), holder.text,
 			byteText(uint64(float64(h.MaxBytes)*(1+besideHeap))), holder.setsWhere())
-		if runtime == "jvm" {
+		switch {
+		case holder.what == "pod":
+			name := map[string]string{"jvm": "JAVA_TOOL_OPTIONS", "node": "NODE_OPTIONS"}[runtime]
+			f.Fix.Persist = []shell.Command{holder.pod.setEnv(name, option)}
+		case runtime == "jvm":
 			f.Fix.Text += " A JVM since 10 and 8u191 goes by its limit itself: -XX:MaxRAMPercentage=75 without -Xmx, and without -XX:-UseContainerSupport."
 			f.Fix.Persist = []shell.Command{shell.Line("# JAVA_TOOL_OPTIONS=%s in its environment: Environment= of the unit, or environment of the container", option)}
-		} else {
+		default:
 			f.Fix.Persist = []shell.Command{shell.Line("# NODE_OPTIONS=%s in its environment", option)}
 		}
 		r.Findings = append(r.Findings, f)
@@ -207,8 +211,8 @@ func checkWorkersOverLimit(v *View) Result {
 		f.Evidence = append([]Evidence{{Fact: fmt.Sprintf("%d processes of %s, of %s each", n, k.Comm, byteText(k.AnonBytes)), Value: byteText(uint64(n) * k.AnonBytes), Source: "kernel log, /proc"},
 			{Fact: "what may be used in all", Value: byteText(limit), Source: "memory.max of its group"}}, f.Evidence...)
 		f.Fix.Text = fmt.Sprintf("Run at most %d workers, or give %s %s.%s", fits, h.text, byteText(want), h.setsWhere())
-		if c := v.container(k.Container); c == nil || !c.Down() {
-			h.raiseMemory(&f.Fix, "", want)
+		if c := v.container(k.Container); c == nil || !c.Down() || h.what == "pod" {
+			h.raise(&f.Fix, "", "", memorySetting(want))
 		}
 		r.Findings = append(r.Findings, f)
 	}

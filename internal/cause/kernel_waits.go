@@ -263,7 +263,7 @@ func onMemory(v *View, r *root, f *Finding) {
 		f.Evidence = append(f.Evidence, memoryEvidence("memory of "+h.text, c.MemoryUsedBytes, c.MemoryLimitBytes, "memory.current, memory.usage_in_bytes"),
 			memoryEvidence("memory of the machine available", v.Use.Memory.AvailableBytes, v.Use.Memory.TotalBytes, "/proc/meminfo"))
 		f.Fix.Text = fmt.Sprintf("Raise the memory limit of %s (%s): what its requests use does not fit.%s", h.text, byteText(c.MemoryLimitBytes), h.setsWhere())
-		h.raiseMemory(&f.Fix, c.MemoryFile, want)
+		h.raise(&f.Fix, c.MemoryFile, utoa(want), memorySetting(want))
 		return
 	}
 	f.Evidence = append(f.Evidence, Evidence{Fact: "memory available", Value: v.Use.Memory.AvailableBytes, Limit: v.Use.Memory.TotalBytes, Unit: "bytes", Source: "/proc/meminfo"})

@@ -63,17 +63,47 @@ func (v *View) ContainerName(id string) string {
 // holder is whom a limit belongs to, and how it is set there.
 type holder struct {
 	text string // "container shop (3c5a…)", "shop.service", "control group /shop"
-	what string // "container", "unit", "group"
+	what string // "pod", "container", "unit", "group"
 	// engine and container are how its tools know a container that can be
 	// changed; unit that of a unit.
 	engine, container, unit string
+	pod                     inPod // of a pod
 }
+
+// raised is a limit as each tool writes it that can set it.
+type raised struct {
+	docker  shell.Command // flags of docker run; none where docker update does not know it
+	run     shell.Command // flags of docker run that docker update does not know
+	systemd string        // "MemoryMax=2048M"
+	// resource and amount are those of a container's resources in a manifest: "limits.memory",
+	// "2048Mi". Where no manifest has it, kubelet says what of its configuration sets it.
+	resource, amount string
+	kubelet          string
+}
+
+func cpuSetting(cpus float64) raised {
+	text := fmt.Sprintf("%.3g", cpus)
+	return raised{docker: shell.Line("--cpus %s", text), systemd: fmt.Sprintf("CPUQuota=%.0f%%", cpus*100), resource: "limits.cpu", amount: text}
+}
+
+// memorySetting is a limit of memory, in bytes.
+func memorySetting(want uint64) raised {
+	return raised{docker: memoryFlags(want), systemd: fmt.Sprintf("MemoryMax=%dM", want>>20), resource: "limits.memory", amount: mebibytes(want)}
+}
+
+func mebibytes(n uint64) string { return utoa(n>>20) + "Mi" }
 
 // holderOf tells whom a control group is made for, given a process in it, a
 // container's id or a unit.
 func (v *View) holderOf(path, containerID, unit string) holder {
+	if !strings.Contains(path, containerID) {
+		containerID = ""
+	}
+	if at := v.podOf(containerID, path); at.pod != nil {
+		return holder{text: at.text(), what: "pod", pod: at}
+	}
 	switch {
-	case containerID != "" && strings.Contains(path, containerID):
+	case containerID != "":
 		h := holder{text: "container " + v.ContainerText(containerID), what: "container"}
 		// Of one that is removed there is nothing left to update.
 		if c := v.container(containerID); c != nil && (c.Engine == "docker" || c.Engine == "podman") && c.State != "removed" {
@@ -96,25 +126,27 @@ func (v *View) holderOfGroup(c *observe.Cgroup) holder {
 	return v.holderOf(c.Path, "", "")
 }
 
-// raiseMemory is [holder.raise] for a memory limit, in bytes.
-func (h *holder) raiseMemory(fix *Fix, file string, want uint64) {
-	h.raise(fix, file, utoa(want), memoryFlags(want), fmt.Sprintf("MemoryMax=%dM", want>>20))
-}
-
-// raise is how a limit of the holder is set: hot by writing to file, where one
-// is known, and for good by the holder's own tool. docker and systemd name the
-// setting: "--memory 2g --memory-swap 2g", "MemoryMax=2G".
-func (h *holder) raise(fix *Fix, file, value string, docker shell.Command, systemd string) {
+// raise is how a limit of the holder is set: hot by writing to file, where one is known,
+// and for good by the holder's own tool.
+func (h *holder) raise(fix *Fix, file, value string, r raised) {
 	if file != "" {
 		fix.Commands = append(fix.Commands, shell.Write(value, shell.Path(file)))
 	}
 	switch {
+	case h.what == "pod" && r.resource != "": // what is written to the file is gone with the container
+		fix.Text += fmt.Sprintf(" In the manifest: %s.", h.pod.field("resources."+r.resource))
+		fix.Commands = slices.Insert(fix.Commands, 0, h.pod.setResource(r.resource, r.amount))
+	case h.what == "pod" && r.kubelet != "":
+		fix.Persist = append(fix.Persist, shell.Line("# in the configuration of the kubelet: %s", shell.Text(r.kubelet)))
+	case h.what == "pod":
 	case h.what == "unit":
-		fix.Persist = append(fix.Persist, shell.Line("systemctl set-property %s %s", shell.Unit(h.unit), systemd))
+		fix.Persist = append(fix.Persist, shell.Line("systemctl set-property %s %s", shell.Unit(h.unit), r.systemd))
+	case h.what == "container" && r.run != (shell.Command{}):
+		fix.Persist = append(fix.Persist, shell.Line("# in its run command or compose file:").Note("%s", r.run))
 	case h.engine != "":
-		fix.Persist = append(fix.Persist, h.update(docker).Note("and in its compose file or run command"))
+		fix.Persist = append(fix.Persist, h.update(r.docker).Note("and in its compose file or run command"))
 	case h.what == "container":
-		fix.Persist = append(fix.Persist, shell.Line("# the limit in the specification of the pod or the container:").Note("%s", docker))
+		fix.Persist = append(fix.Persist, shell.Line("# the limit in the specification of the pod or the container:").Note("%s", r.docker))
 	}
 }
 

@@ -73,7 +73,7 @@ func checkMemoryPressure(v *View) Result {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "cgroup at its limit", Value: group.MemoryUsedBytes, Limit: group.MemoryLimitBytes, Unit: "bytes", Source: group.Path})
 		h, want := v.holderOfGroup(group), 2*group.MemoryLimitBytes
 		f.Fix.Text = fmt.Sprintf("Raise the memory limit of %s (%s).%s", h.text, byteText(group.MemoryLimitBytes), h.setsWhere())
-		h.raiseMemory(&f.Fix, group.MemoryFile, want)
+		h.raise(&f.Fix, group.MemoryFile, utoa(want), memorySetting(want))
 	}
 	return Result{Findings: []Finding{f}}
 }
@@ -131,6 +131,7 @@ func checkDiskSaturated(v *View) Result {
 			{Fact: "serving threads in uninterruptible sleep", Value: round(wait), Unit: "share of their busy time", Source: "/proc/PID/stat"},
 			{Fact: "most bytes", Value: v.diskUsers(), Source: "/proc/PID/io"},
 		}
+		f.Evidence = append(f.Evidence, v.claimEvidence(d.Number)...)
 		f.Fix.Text = "Slow down or move the process with most bytes, or give the data a faster disk."
 		r.Findings = append(r.Findings, f)
 	}

@@ -28,6 +28,8 @@ type onDemand struct {
 	refusedIn    func() map[uint64][]*observe.Connect
 	workerless   func() map[*Service]ID
 	proxyCalls   func() *proxyCalls
+	pods         func() *podIndex
+	podLedgers   func() podLedgers
 
 	pools      memo[observe.Kind, []*poolUse]
 	dead       memo[bool, []death]              // by whether the host ran out of memory
@@ -62,6 +64,8 @@ func (v *View) demand() onDemand {
 		refusedIn:    sync.OnceValue(v.findRefused),
 		workerless:   sync.OnceValue(v.findWorkerless),
 		proxyCalls:   sync.OnceValue(v.findProxyCalls),
+		pods:         sync.OnceValue(v.buildPods),
+		podLedgers:   sync.OnceValue(v.findPodLedgers),
 
 		pools: memo[observe.Kind, []*poolUse]{}, dead: memo[bool, []death]{},
 		containers: memo[string, *observe.Container]{}, suffering: memo[int, suffering]{}, ways: memo[int, *way]{}, work: memo[*ledger, atWork]{},

@@ -421,6 +421,7 @@ func (v *View) killFinding(d *death) Finding {
 	if k.AnonBytes > 0 {
 		f.Evidence = append(f.Evidence, memoryEvidence("its own memory when it was killed", k.AnonBytes, k.LimitBytes, "kernel log"))
 	}
+	f.Evidence = append(f.Evidence, v.exitEvidence(v.podOf(k.Container, where.Path))...)
 	if ct := v.container(k.Container); ct != nil {
 		said := ct.State
 		if ct.OOMKilled {
@@ -482,8 +483,8 @@ func (v *View) groupOOMFix(f *Finding, d *death) {
 	}
 	want := max(2*limit, 64<<20)
 	f.Fix.Text = fmt.Sprintf("Raise the memory limit of %s from %s to about %s, or have its processes use less.%s", h.text, byteText(limit), byteText(want), h.setsWhere())
-	if c := v.container(k.Container); c != nil && !c.Down() || h.what == "unit" {
-		h.raiseMemory(&f.Fix, "", want)
+	if c := v.container(k.Container); c != nil && !c.Down() || h.what == "unit" || h.what == "pod" {
+		h.raise(&f.Fix, "", "", memorySetting(want))
 		f.Fix.Commands = append(f.Fix.Commands, f.Fix.Persist...)
 		f.Fix.Persist = nil
 	} else if c != nil && c.State == "exited" && h.engine != "" {

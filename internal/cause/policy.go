@@ -538,3 +538,13 @@ const (
 const (
 	hungLeast = 1e9 // ns without a step
 )
+
+// Pods: probe.go, endpoints.go, replicas.go.
+const (
+	recentlyUnready = -900 // s into the window: a pod that became unready earlier is a state, not a fault of now
+	longestProbe    = 30   // s that a probe is proposed to allow
+	drainSeconds    = 10   // that a preStop hook sleeps: proxies know by then that a pod ends
+	startsWithin    = 5    // s in which a pod may start
+	flapsLeast      = 2    // changes of direction of an autoscaler
+	mostPodsShown   = 4    // pieces of evidence about pods
+)

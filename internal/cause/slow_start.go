@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
-	"github.com/slowray/slowray/internal/shell"
 )
 
 // SlowStartOnQuota: a service that begins computes more than it ever does later, and a
@@ -185,5 +184,5 @@ func (v *View) quotaFix(f *Finding, c *observe.Cgroup, h holder) {
 	if c.EndedIn {
 		file = ""
 	}
-	h.raise(&f.Fix, file, value, shell.Line("--cpus %s", fmt.Sprintf("%.3g", want)), fmt.Sprintf("CPUQuota=%.0f%%", want*100))
+	h.raise(&f.Fix, file, value, cpuSetting(want))
 }

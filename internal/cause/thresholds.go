@@ -213,6 +213,12 @@ var thresholds = map[string]any{
 	"fewRows":           float64(fewRows),
 	"sleepFloor":        float64(sleepFloor),
 	"hungLeast":         float64(hungLeast),
+	"recentlyUnready":   float64(recentlyUnready),
+	"longestProbe":      float64(longestProbe),
+	"drainSeconds":      float64(drainSeconds),
+	"startsWithin":      float64(startsWithin),
+	"flapsLeast":        float64(flapsLeast),
+	"mostPodsShown":     float64(mostPodsShown),
 	"wireFloor":         map[string]float64{"mean": wireFloor.mean, "slow": wireFloor.slow},
 	"threadFloor":       map[string]float64{"mean": threadFloor.mean, "slow": threadFloor.slow},
 }

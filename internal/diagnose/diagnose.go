@@ -82,7 +82,8 @@ func (j *judging) conclude(v *cause.View, r *Report, catalogue []cause.Cause) {
 	j.do(func() {
 		for i := range r.Findings {
 			v.Step()
-			r.Findings[i].Subject.Container = v.SubjectContainer(&r.Findings[i].Subject)
+			s := &r.Findings[i].Subject
+			s.Workload, s.Container = v.SubjectWorkload(s), v.SubjectContainer(s)
 			v.Price(&r.Findings[i])
 			r.Findings[i].Began = v.Began(&r.Findings[i])
 			v.Recurs(&r.Findings[i])

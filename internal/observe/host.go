@@ -78,6 +78,7 @@ type Memory struct {
 // (Documentation/admin-guide/iostats.rst). Partitions are left out.
 type Disk struct {
 	Name         string  `json:"name"`
+	Number       string  `json:"number,omitempty"` // "major:minor"
 	Reads        uint64  `json:"reads"`
 	Writes       uint64  `json:"writes"`
 	ReadBytes    uint64  `json:"read_bytes"`

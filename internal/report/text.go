@@ -252,7 +252,10 @@ func subjectParts(s *cause.Subject) (parts []string) {
 	if s.Comm != "" && s.PID != 0 {
 		add("%s (pid %d)", s.Comm, s.PID)
 	}
-	if s.Container != "" {
+	switch {
+	case s.Workload != observe.Workload{}:
+		add("%s", s.Workload.ContainerText())
+	case s.Container != "":
 		add("container %s", s.Container)
 	}
 	switch {

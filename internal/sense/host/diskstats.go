@@ -17,6 +17,7 @@ const sectorBytes = 512
 // the order of Documentation/admin-guide/iostats.rst.
 type diskSample struct {
 	name    string
+	number  string // "major:minor"
 	columns [11]uint64
 }
 
@@ -43,10 +44,10 @@ func parseDiskstats(r io.Reader) ([]diskSample, error) {
 	for len(b) > 0 {
 		var line []byte
 		line, b = nextLine(b)
-		_, line = nextField(line)
-		_, line = nextField(line)
+		major, line := nextField(line)
+		minor, line := nextField(line)
 		name, line := nextField(line)
-		d := diskSample{name: printable.Name(name, 64)}
+		d := diskSample{name: printable.Name(name, 64), number: printable.Name(major, 8) + ":" + printable.Name(minor, 8)}
 		n := 0
 		for n < len(d.columns) {
 			var f []byte
@@ -111,6 +112,7 @@ func disksBetween(a, b []diskSample) []observe.Disk {
 		seconds := func(i int) float64 { return float64(grown32(p.columns[i], d.columns[i])) / 1000 }
 		out = append(out, observe.Disk{
 			Name:         d.name,
+			Number:       d.number,
 			Reads:        count(diskReads),
 			Writes:       count(diskWrites),
 			ReadBytes:    count(diskReadSectors) * sectorBytes,

@@ -63,7 +63,7 @@ func TestUseBetween(t *testing.T) {
 			TotalBytes: 24684084 << 10, AvailableBytes: 24327000 << 10, SwapTotalBytes: 1048576 << 10, SwapFreeBytes: 1000000 << 10,
 		},
 		VM:       map[string]uint64{"pgmajfault": 5},
-		Disks:    []observe.Disk{{Name: "vda", Reads: 2, ReadBytes: 8 * 512, ReadSeconds: 0.008}},
+		Disks:    []observe.Disk{{Name: "vda", Number: "254:0", Reads: 2, ReadBytes: 8 * 512, ReadSeconds: 0.008}},
 		Pressure: map[string]observe.Pressure{"cpu": {}, "memory": {}, "io": {SomeSeconds: 1}},
 		Forks:    4,
 		SoftIRQs: map[string][]uint64{"NET_RX": {800, 10, 0}},
