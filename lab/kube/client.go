@@ -158,7 +158,7 @@ func (c *Client) RolledOut(ctx context.Context, namespace string, names ...strin
 			if err != nil && ctx.Err() == nil {
 				return fmt.Errorf("kube: %s: %w", name, err)
 			}
-			if err == nil && complete(d) {
+			if err == nil && complete(d) && c.alone(ctx, d) {
 				break
 			}
 			select {
@@ -176,6 +176,13 @@ func complete(d *appsv1.Deployment) bool {
 	s := d.Status
 	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == *d.Spec.Replicas &&
 		s.AvailableReplicas == s.UpdatedReplicas && s.Replicas == s.UpdatedReplicas
+}
+
+// alone is whether no pod is left but those that a Deployment wants: its status says nothing
+// of those that are about to end.
+func (c *Client) alone(ctx context.Context, d *appsv1.Deployment) bool {
+	list, err := c.CoreV1().Pods(d.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
+	return err == nil && len(list.Items) == int(*d.Spec.Replicas)
 }
 
 // why gives the newest warnings about the pods of a namespace.

@@ -41,14 +41,14 @@ type fault struct {
 var faults = []fault{
 	{
 		"somebody lowers the CPU limit of cart to 50m", kube.CartCPULimit,
-		[]string{"cart", "resources.limits.cpu"},
+		[]string{"deploy/cart", "[cpu-quota-throttled]", "--limits=cpu="},
 		func(ctx context.Context, c *kube.Client) error {
 			return c.RolledOut(ctx, kube.ShopNamespace, "cart")
 		},
 	},
 	{
 		"the limit is back; somebody points the liveness probe of cart at /audit, with a timeout of 1 s", kube.CartLiveness,
-		[]string{"cart", "livenessProbe"},
+		[]string{"deploy/cart", "[liveness-probe-kills]", "livenessProbe"},
 		func(ctx context.Context, c *kube.Client) error {
 			return c.Restarted(ctx, kube.ShopNamespace, "cart")
 		},
