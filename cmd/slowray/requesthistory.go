@@ -64,7 +64,7 @@ func (c *requestsCmd) runAt(ctx context.Context, s *streams) error {
 			peer.IsValid() && !peer.Contains(r.Peer.Addr().Unmap()) {
 			return ctx.Err() == nil
 		}
-		line = format.line(line, &r.Request, describe(r), style)
+		line = format.line(line, &r.Request, describe(r), &r.PeerWorkload, style)
 		if _, err := out.Write(line); err != nil {
 			return false
 		}

@@ -186,8 +186,8 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 		src: src, out: s.out,
 		format:    requestFormats[c.Format],
 		style:     terminalStyle(s.out),
-		processOf: processOf(names),
-		ports:     c.Port, side: side, peer: peer, slow: value(c.Slow), limit: value(c.Limit), gone: readerGone(s.out),
+		processOf: processOf(names), pods: pods,
+		ports: c.Port, side: side, peer: peer, slow: value(c.Slow), limit: value(c.Limit), gone: readerGone(s.out),
 	}
 	if c.PID != nil {
 		family := names.Family(*c.PID, now)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/sense/kube"
 	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/shell"
 )
@@ -30,15 +31,15 @@ const (
 // requestFormat writes requests in one form.
 type requestFormat struct {
 	header func(dst []byte, style report.Style) []byte // nil for none
-	line   func(dst []byte, r *observe.Request, processOf observe.IdentityOf, style report.Style) []byte
+	line   func(dst []byte, r *observe.Request, processOf observe.IdentityOf, peer *observe.Workload, style report.Style) []byte
 }
 
 var requestFormats = map[string]requestFormat{
 	formatText: {header: report.AppendRequestHeader, line: report.AppendRequestText},
-	"json": {line: func(dst []byte, r *observe.Request, processOf observe.IdentityOf, _ report.Style) []byte {
-		return report.AppendRequestJSON(dst, r, processOf)
+	"json": {line: func(dst []byte, r *observe.Request, processOf observe.IdentityOf, peer *observe.Workload, _ report.Style) []byte {
+		return report.AppendRequestJSON(dst, r, processOf, peer)
 	}},
-	formatTCPRT: {line: func(dst []byte, r *observe.Request, _ observe.IdentityOf, _ report.Style) []byte {
+	formatTCPRT: {line: func(dst []byte, r *observe.Request, _ observe.IdentityOf, _ *observe.Workload, _ report.Style) []byte {
 		return report.AppendTCPRT(dst, r)
 	}},
 }
@@ -57,6 +58,7 @@ type requestStream struct {
 	format    requestFormat
 	style     report.Style
 	processOf observe.IdentityOf
+	pods      *kube.Kube // nil where this host is no node
 	stats     *portStats // nil when the format has none
 
 	ports []int                       // of the end that answers; empty = any
@@ -220,7 +222,11 @@ func (s *requestStream) line(r *observe.Request) {
 		return
 	}
 	before := len(s.buf)
-	s.buf = s.format.line(s.buf, r, s.processOf, s.style)
+	var peer observe.Workload
+	if s.pods != nil {
+		peer = s.pods.Peer(r.Peer.Addr(), r.StartNS+r.TotalNS())
+	}
+	s.buf = s.format.line(s.buf, r, s.processOf, &peer, s.style)
 	if len(s.buf) > before {
 		s.written++
 		if s.table != nil {

@@ -90,7 +90,7 @@ func unfinished(r *observe.Request) *observe.Request {
 
 // brief is a format that tests can read: client, number and milliseconds.
 var brief = requestFormat{
-	line: func(dst []byte, r *observe.Request, _ observe.IdentityOf, _ report.Style) []byte {
+	line: func(dst []byte, r *observe.Request, _ observe.IdentityOf, _ *observe.Workload, _ report.Style) []byte {
 		return fmt.Appendf(dst, "%s#%d %d\n", r.Peer, r.Seq, r.TotalNS()/1e6)
 	},
 }
@@ -158,7 +158,7 @@ func TestRequestsInProgress(t *testing.T) {
 	}
 	var out bytes.Buffer
 	s := &requestStream{out: &out, format: requestFormat{
-		line: func(dst []byte, r *observe.Request, _ observe.IdentityOf, _ report.Style) []byte {
+		line: func(dst []byte, r *observe.Request, _ observe.IdentityOf, _ *observe.Workload, _ report.Style) []byte {
 			return fmt.Appendf(dst, "%s#%d %d %d %v\n", r.Peer, r.Seq, r.TotalNS()/1e9, r.Ledger[observe.Unaccounted]/1e9, r.Flags.Names())
 		},
 	}}

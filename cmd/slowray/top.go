@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -60,12 +61,14 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 		Every: c.Every,
 		Master: func(pid int) (int, string) {
 			master, comm := names.Master(pid)
-			if id, ok := names.Of(master, time.Now().UnixNano()); ok && id.ContainerName != "" {
-				comm += "@" + id.ContainerName
+			id, _ := names.Of(master, time.Now().UnixNano())
+			if in := cmp.Or(id.Workload.Controller(), id.ContainerName); in != "" {
+				comm += "@" + in
 			}
 			return master, comm
 		},
 		ProcessOf: processOf(names),
+		Workload:  pods.Peer,
 		NoColor:   os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb", // no-color.org
 	}
 	if c.PID != nil {

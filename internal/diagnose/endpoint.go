@@ -97,7 +97,7 @@ func EndpointOf(e *observe.Endpoint, seconds float64) Endpoint {
 	m := Measure(e, seconds)
 	loss := math.Round(m.LossPermille*1000) / 1000
 	row := Endpoint{Side: observe.Served.String(), NetNS: e.NetNS, Addr: e.Addr, Port: e.Port,
-		Opened: e.Connections, TLS: e.TLS, TLSFailed: e.TLSFailed, TLSMean: us(e.TLSHandshake / int64(max(e.TLS, 1))), Requests: whole(e.Requests), RPS: perSecond(float64(e.Requests), seconds),
+		Opened: e.Connections, TLS: e.TLS, TLSFailed: e.TLSFailed, TLSMean: us(e.TLSHandshake / int64(max(e.TLS, 1))), Workload: e.Workload, Requests: whole(e.Requests), RPS: perSecond(float64(e.Requests), seconds),
 		Total: m.Total, Ledger: m.Ledger, RTT: m.RTT, MinRTT: m.MinRTT, Loss: &loss, Retrans: whole(e.Retrans),
 		Recorded: whole(min(e.Recorded, e.Requests)), SampleError: math.Round(e.SampleError*1e4) / 1e4, Unfinished: *whole(e.Unfinished), Unanswered: *whole(e.Unanswered)}
 	if e.Side == observe.Called.String() {
@@ -145,6 +145,7 @@ func process(v *cause.View, pid int) *Process {
 	if p.Unit != "" {
 		out.Unit = &p.Unit
 	}
+	out.Workload = v.WorkloadOf(p.Container)
 	return out
 }
 

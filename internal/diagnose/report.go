@@ -82,6 +82,8 @@ type Endpoint struct {
 	Addr    string   `json:"addr"`
 	Port    int      `json:"port"`
 	Process *Process `json:"process,omitempty"`
+	// Workload is who has Addr in Kubernetes, of a called one.
+	Workload *observe.Workload `json:"workload,omitempty"`
 
 	// Requests, RPS and Errors come from the requests recorded in the kernel,
 	// else from an access log; nil when there is neither. Errors are only known
@@ -137,4 +139,6 @@ type Process struct {
 	Container *string `json:"container"`
 	Name      *string `json:"container_name,omitempty"` // where an engine tells it
 	Unit      *string `json:"unit"`
+	// Workload is whose container that is in Kubernetes.
+	Workload *observe.Workload `json:"workload,omitempty"`
 }

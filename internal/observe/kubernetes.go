@@ -27,6 +27,14 @@ func (w *Workload) String() string {
 	return w.Namespace + "/" + cmp.Or(w.Pod, w.Name)
 }
 
+// Controller is what a user edits: its namespace and name; empty for nobody.
+func (w *Workload) Controller() string {
+	if *w == (Workload{}) {
+		return ""
+	}
+	return w.Namespace + "/" + cmp.Or(w.Name, w.Pod)
+}
+
 // Kubernetes is what this node's runtime, kubelet and API server said of the pods that
 // matter in the window: pods of this node with a process of interest, and those that
 // ended in the last quarter of an hour. Times are seconds from the beginning of the

@@ -106,7 +106,10 @@ func (p *printer) requests(title, who string, list []diagnose.Endpoint, most int
 		comm := "?"
 		if e.Process != nil {
 			comm = printable.Text(e.Process.Comm)
-			if e.Process.Name != nil {
+			switch {
+			case e.Process.Workload != nil:
+				comm += "@" + printable.Text(e.Process.Workload.Controller())
+			case e.Process.Name != nil:
 				comm += "@" + printable.Text(*e.Process.Name)
 			}
 		}
@@ -219,6 +222,9 @@ const (
 // nothing to say.
 func endpointNote(e *diagnose.Endpoint) string {
 	var notes []string
+	if w := e.Workload; w != nil {
+		notes = append(notes, workloadNote(w))
+	}
 	if s := e.Slow; s != nil && e.Total != nil && s.Mean >= noteSlow && s.Mean >= noteTimes*e.Total.P50 {
 		share := map[string]float64{}
 		for name, us := range s.Parts {
@@ -254,6 +260,20 @@ func endpointNote(e *diagnose.Endpoint) string {
 		notes = append(notes, figure.Count(e.Unfinished)+" unfinished")
 	}
 	return strings.Join(notes, "; ")
+}
+
+// workloadNote is who a workload is, in words.
+func workloadNote(w *observe.Workload) string {
+	note := w.String()
+	if w.Pod != "" && w.Name != w.Pod && w.Name != "" {
+		note += " of " + w.Kind + " " + w.Name
+	} else if w.Pod == "" {
+		note = w.Kind + " " + note
+	}
+	if w.Node != "" {
+		note += " on " + w.Node
+	}
+	return printable.Text(note)
 }
 
 // wholeRate is rate without tenths where they say nothing.

@@ -114,8 +114,8 @@ func TestWorstTextInRequests(t *testing.T) {
 		for range 20 {
 			r := anyRequest(rng)
 			r.Label, r.PID = s, 7
-			text := AppendRequestText(nil, r, process, Style{})
-			line := AppendRequestJSON(nil, r, process)
+			text := AppendRequestText(nil, r, process, nil, Style{})
+			line := AppendRequestJSON(nil, r, process, nil)
 			for _, l := range [][]byte{text, line} {
 				if n := bytes.Count(l, []byte("\n")); n != 1 || l[len(l)-1] != '\n' {
 					t.Fatalf("text %d: %d newlines", i, n)

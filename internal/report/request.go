@@ -27,8 +27,9 @@ var requestFlags = func() (names [32]string) {
 // three decimals, so no nanosecond is lost. The parts of the ledger that are
 // zero are left out, but server and network stand there always, unless the
 // request overlapped others: then nothing is said about the parts but what is
-// known. What server is made of follows it, where the request was followed. processOf may be nil. Nothing is allocated when dst has room.
-func AppendRequestJSON(dst []byte, r *observe.Request, processOf observe.IdentityOf) []byte {
+// known. What server is made of follows it, where the request was followed. processOf may be nil. peer is who
+// was at the other end. Nothing is allocated when dst has room.
+func AppendRequestJSON(dst []byte, r *observe.Request, processOf observe.IdentityOf, peer *observe.Workload) []byte {
 	dst = append(dst, `{"schema":"`+SchemaRequest+`","side":"`...)
 	dst = append(dst, r.Side.String()...)
 	dst = append(dst, `","start":"`...)
@@ -40,6 +41,7 @@ func AppendRequestJSON(dst []byte, r *observe.Request, processOf observe.Identit
 	if r.PID != 0 {
 		dst = appendJSONProcess(dst, r, processOf)
 	}
+	dst = appendJSONWorkload(dst, `,"peer_workload":{`, peer)
 	dst = append(dst, `,"seq":`...)
 	dst = strconv.AppendUint(dst, uint64(r.Seq), 10)
 	if r.Requests > 1 {
@@ -152,6 +154,29 @@ func appendJSONProcess(dst []byte, r *observe.Request, processOf observe.Identit
 		dst = appendJSONString(dst, p.ContainerName)
 	}
 	dst = appendJSONName(dst, `,"unit":`, p.Unit)
+	dst = appendJSONWorkload(dst, `,"workload":{`, &p.Workload)
+	return append(dst, '}')
+}
+
+// appendJSONWorkload appends who it is in Kubernetes, nothing where that is not known.
+func appendJSONWorkload(dst []byte, key string, w *observe.Workload) []byte {
+	if w == nil || *w == (observe.Workload{}) {
+		return dst
+	}
+	dst = append(dst, key...)
+	first := true
+	for _, f := range [...]struct{ key, value string }{
+		{`"namespace":`, w.Namespace}, {`"pod":`, w.Pod}, {`"container":`, w.Container}, {`"kind":`, w.Kind}, {`"name":`, w.Name}, {`"node":`, w.Node}, {`"zone":`, w.Zone},
+	} {
+		if f.value == "" {
+			continue
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = appendJSONString(append(dst, f.key...), f.value)
+	}
 	return append(dst, '}')
 }
 

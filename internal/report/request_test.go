@@ -57,7 +57,7 @@ func TestAppendRequestJSON(t *testing.T) {
 		`"seq":3,"bytes_in":45,"bytes_out":11000,"retrans":1,"rtt_us":203.001,"min_rtt_us":97.999,"total_us":205073.124,` +
 		`"ledger_us":{"accept_wait":1000.000,"upload":50.000,"recv_wait":20.000,"server":2800.123,"network":203.001,"retrans":201000.000,"ack_delay":39900.000},` +
 		`"status":"ok","http_status":null,"flags":[]}` + "\n"
-	if diff := cmp.Diff(want, string(AppendRequestJSON(nil, served(), names))); diff != "" {
+	if diff := cmp.Diff(want, string(AppendRequestJSON(nil, served(), names, nil))); diff != "" {
 		t.Error(diff)
 	}
 
@@ -70,7 +70,7 @@ func TestAppendRequestJSON(t *testing.T) {
 		`"addr":"10.0.0.5","port":41000,"peer_addr":"fd00::7","peer_port":4192,"seq":1,"requests":4,"weight":16,` +
 		`"bytes_in":5000,"bytes_out":300,"retrans":0,"rtt_us":null,"min_rtt_us":80.000,"total_us":3000.000,` +
 		`"ledger_us":{"unaccounted":3000.000},"status":"error","http_status":503,"flags":["overlapped","slow"],"label":"GET /"}` + "\n"
-	if diff := cmp.Diff(wantOverlapped, string(AppendRequestJSON(nil, r, names))); diff != "" {
+	if diff := cmp.Diff(wantOverlapped, string(AppendRequestJSON(nil, r, names, nil))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -93,7 +93,7 @@ func TestRequestJSONFollowsTheSchema(t *testing.T) {
 		requests = append(requests, anyRequest(rng))
 	}
 	for _, r := range requests {
-		line := AppendRequestJSON(nil, r, hostileNames)
+		line := AppendRequestJSON(nil, r, hostileNames, nil)
 		if n := bytes.Count(line, []byte("\n")); n != 1 || line[len(line)-1] != '\n' {
 			t.Fatalf("%d newlines in %q", n, line)
 		}
@@ -163,15 +163,15 @@ func TestAppendRequestText(t *testing.T) {
 	t.Cleanup(func() { time.Local = local })
 
 	b := AppendRequestHeader(nil, Style{})
-	b = AppendRequestText(b, served(), names, Style{})
+	b = AppendRequestText(b, served(), names, nil, Style{})
 	r := called()
 	r.HTTP, r.Status, r.Label = 503, observe.StatusError, "GET /a\x1b[2Jb"
 	r.Flags = observe.FlagClosed | observe.FlagNagle
-	b = AppendRequestText(b, r, nil, Style{})
+	b = AppendRequestText(b, r, nil, nil, Style{})
 	r = served()
 	r.PID, r.Status, r.Flags, r.Requests, r.Weight = 0, observe.StatusUnknown, observe.FlagOverlapped, 4, 2
 	r.Ledger = observe.Ledger{observe.Unaccounted: 42}
-	b = AppendRequestText(b, r, names, Style{})
+	b = AppendRequestText(b, r, names, nil, Style{})
 	const want = `start        side   endpoint              client                status  total  time breakdown
 03:04:05.006 served 10.0.0.5:3306         10.0.0.9:51234        ok      205ms  accept_wait 1.00ms upload 50.0µs recv_wait 20.0µs server 2.80ms network 203µs retrans 201ms (ack_delay 39.9ms) mariadbd[77]
 10:09:07.000 called [fd00::7]:4192        10.0.0.5:41000        503    3.20ms  upload 10.0µs recv_wait 700µs server 2.00ms stall 400µs network 90.0µs [closed,nagle] [77]  GET /a�[2Jb
@@ -186,8 +186,8 @@ func TestAppendRequestText(t *testing.T) {
 func TestRequestTextColour(t *testing.T) {
 	r := served()
 	r.Status, r.Flags = observe.StatusError, observe.FlagTimeout
-	plain := string(AppendRequestText(AppendRequestHeader(nil, Style{}), r, names, Style{}))
-	coloured := string(AppendRequestText(AppendRequestHeader(nil, Style{Color: true}), r, names, Style{Color: true}))
+	plain := string(AppendRequestText(AppendRequestHeader(nil, Style{}), r, names, nil, Style{}))
+	coloured := string(AppendRequestText(AppendRequestHeader(nil, Style{Color: true}), r, names, nil, Style{Color: true}))
 	if !strings.Contains(coloured, "\x1b[1;31merror\x1b[0m") || strings.Contains(plain, "\x1b") {
 		t.Errorf("%q\n%q", plain, coloured)
 	}
@@ -202,7 +202,7 @@ func TestRequestTextColour(t *testing.T) {
 func TestRequestTextIsHarmless(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 200 {
-		line := AppendRequestText(nil, anyRequest(rng), func(int, int64) (observe.Identity, bool) { return observe.Identity{Comm: hostile}, true }, Style{})
+		line := AppendRequestText(nil, anyRequest(rng), func(int, int64) (observe.Identity, bool) { return observe.Identity{Comm: hostile}, true }, nil, Style{})
 		for _, c := range string(line[:len(line)-1]) {
 			if unicode.IsControl(c) || unicode.Is(unicode.Cf, c) {
 				t.Fatalf("character %U in %q", c, line)
@@ -239,8 +239,8 @@ func TestRequestLinesAllocateNothing(t *testing.T) {
 	var stats TCPRTStats
 	stats.Add(r)
 	for name, f := range map[string]func(){
-		"json":  func() { buf = AppendRequestJSON(buf[:0], r, names) },
-		"text":  func() { buf = AppendRequestText(buf[:0], r, names, Style{Color: true}) },
+		"json":  func() { buf = AppendRequestJSON(buf[:0], r, names, nil) },
+		"text":  func() { buf = AppendRequestText(buf[:0], r, names, nil, Style{Color: true}) },
 		"tcprt": func() { buf = AppendTCPRT(buf[:0], r) },
 		"stats": func() { stats.Add(r) },
 	} {
@@ -253,7 +253,7 @@ func TestRequestLinesAllocateNothing(t *testing.T) {
 func BenchmarkAppendRequestJSON(b *testing.B) {
 	buf, r := make([]byte, 0, 4096), served()
 	for b.Loop() {
-		buf = AppendRequestJSON(buf[:0], r, names)
+		buf = AppendRequestJSON(buf[:0], r, names, nil)
 	}
 	b.SetBytes(int64(len(buf)))
 }
@@ -261,7 +261,7 @@ func BenchmarkAppendRequestJSON(b *testing.B) {
 func BenchmarkAppendRequestText(b *testing.B) {
 	buf, r := make([]byte, 0, 4096), served()
 	for b.Loop() {
-		buf = AppendRequestText(buf[:0], r, names, Style{})
+		buf = AppendRequestText(buf[:0], r, names, nil, Style{})
 	}
 	b.SetBytes(int64(len(buf)))
 }

@@ -40,8 +40,9 @@ func AppendRequestHeader(dst []byte, style Style) []byte {
 // status, total, then every part of the ledger that is not zero, flags, the
 // process and the label. On the called side the process is that of the client.
 // What the client's late acknowledgement took is in brackets: it is not part
-// of the total. processOf may be nil. Nothing is allocated when dst has room.
-func AppendRequestText(dst []byte, r *observe.Request, processOf observe.IdentityOf, style Style) []byte {
+// of the total. processOf may be nil; peer is who was at the other end. Nothing is
+// allocated when dst has room.
+func AppendRequestText(dst []byte, r *observe.Request, processOf observe.IdentityOf, peer *observe.Workload, style Style) []byte {
 	t := time.Unix(0, r.StartNS)
 	dst = append(appendClock(dst, t), '.')
 	dst = append(appendPadded(dst, t.Nanosecond()/1e6, 3), ' ')
@@ -66,17 +67,36 @@ func AppendRequestText(dst []byte, r *observe.Request, processOf observe.Identit
 		if processOf != nil {
 			p, _ := processOf(r.PID, endOf(r))
 			dst = appendClean(dst, p.Comm)
-			if p.ContainerName != "" {
+			switch {
+			case p.Workload.Pod != "":
+				dst = appendPod(append(dst, '@'), &p.Workload)
+			case p.ContainerName != "":
 				dst = appendClean(append(dst, '@'), p.ContainerName)
 			}
 		}
 		dst = append(dst, '[')
 		dst = append(strconv.AppendInt(dst, int64(r.PID), 10), ']')
 	}
+	if peer != nil && *peer != (observe.Workload{}) {
+		way := " from "
+		if r.Side == observe.Called {
+			way = " to "
+		}
+		dst = appendPod(append(dst, way...), peer)
+	}
 	if r.Label != "" {
 		dst = appendClean(append(dst, ' ', ' '), r.Label)
 	}
 	return append(dst, '\n')
+}
+
+// appendPod appends what observe.Workload.String gives.
+func appendPod(dst []byte, w *observe.Workload) []byte {
+	dst = append(appendClean(dst, w.Namespace), '/')
+	if w.Pod == "" {
+		return appendClean(dst, w.Name)
+	}
+	return appendClean(dst, w.Pod)
 }
 
 // paintOn and paintOff enclose text in a colour, where there are colours.

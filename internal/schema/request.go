@@ -58,6 +58,8 @@ var Requests = func() []Field {
 		number("bytes_in", &o.BytesIn), number("bytes_out", &o.BytesOut), number("unacked_bytes", &o.Unacked), number("retrans", &o.Retrans),
 		micros("rtt_us", &o.RTTNS), micros("min_rtt_us", &o.MinRTTNS), number("mss_bytes", &o.MSS), micros("first_byte_us", &o.FirstByte),
 	}
+	list = append(list, workload("", &o.Process.Workload)...)
+	list = append(list, workload("peer_", &o.PeerWorkload)...)
 	for p := range observe.NumParts {
 		list = append(list, micros(LedgerColumn(p), &o.Ledger[p]))
 	}
@@ -67,6 +69,31 @@ var Requests = func() []Field {
 	}
 	return list
 }()
+
+// workload is the fields of who somebody is in Kubernetes.
+func workload(prefix string, w *observe.Workload) []Field {
+	var list []Field
+	for _, f := range WorkloadFields(w) {
+		if f.Name != "k8s_container" || prefix == "" { // an address is the whole pod's
+			list = append(list, text(prefix+f.Name, f.Value))
+		}
+	}
+	return list
+}
+
+// WorkloadField is a column of a workload and its value.
+type WorkloadField struct {
+	Name  string
+	Value *string
+}
+
+// WorkloadFields are the columns of a workload.
+func WorkloadFields(w *observe.Workload) [7]WorkloadField {
+	return [...]WorkloadField{
+		{"k8s_namespace", &w.Namespace}, {"k8s_pod", &w.Pod}, {"k8s_container", &w.Container}, {"k8s_workload_kind", &w.Kind},
+		{"k8s_workload", &w.Name}, {"k8s_node", &w.Node}, {"k8s_zone", &w.Zone},
+	}
+}
 
 // LedgerColumn is the column of a part of the ledger.
 func LedgerColumn(p observe.Part) string { return "ledger_" + p.String() + "_us" }

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/observe/observetest"
 )
 
@@ -28,6 +29,8 @@ func everyField(r *Request) (c Request) {
 
 func TestEveryFieldIsInTheTable(t *testing.T) {
 	full := Request{Request: observetest.Requests()[0], Process: observetest.Identities()[0], Why: Failed}
+	full.Process.Workload = observe.Workload{Namespace: "shop", Pod: "db-0", Container: "mariadb", Kind: "StatefulSet", Name: "db", Node: "node-7", Zone: "b"}
+	full.PeerWorkload = observe.Workload{Namespace: "shop", Pod: "cart-0", Container: "an address is the whole pod's", Kind: "Deployment", Name: "cart", Node: "node-9", Zone: "a"}
 	var empty func(v reflect.Value) bool
 	empty = func(v reflect.Value) bool {
 		if v.Type() == reflect.TypeFor[netip.AddrPort]() || v.Kind() != reflect.Struct {
@@ -44,6 +47,7 @@ func TestEveryFieldIsInTheTable(t *testing.T) {
 		return false
 	}
 	empty(reflect.ValueOf(full))
+	full.PeerWorkload.Container = ""
 	if got := everyField(&full); got != full {
 		t.Errorf("%+v, want %+v: a field is not in the table", got, full)
 	}

@@ -252,7 +252,9 @@ func mergeFiles[T any](home *safefile.Dir, k kind, group []segment, at func(*T) 
 		}
 		runs = append(runs, more...)
 	}
-	copied := len(sources) > 0 && rows/int64(len(sources)) >= copyRows
+	same := parquet.SchemaOf(new(T))
+	rewritten := slices.ContainsFunc(sources, func(s source) bool { return !parquet.EqualNodes(s.group.Schema(), same) }) // by another version
+	copied := !rewritten && len(sources) > 0 && rows/int64(len(sources)) >= copyRows
 	err = publish(home, &merged, func(w *parquet.GenericWriter[T]) error {
 		return safely(func() error {
 			if !copied {

@@ -111,11 +111,9 @@ func (d *Decoder) Requests(frame []byte, skip, n int, f func(record int, r *Requ
 			return true
 		}
 		r := &d.request
-		number, _ := requestProcess(entry)
-		if !decodeRequestWith(entry, r, d.words) || int64(number) >= int64(len(d.procs)) {
+		if !decodeRequestWith(entry, r, d.procs, d.words) {
 			return true
 		}
-		r.Process = d.procs[number]
 		return f(record, r)
 	})
 }

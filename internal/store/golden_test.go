@@ -44,10 +44,10 @@ func TestBytesStay(t *testing.T) {
 	var text Words
 	var back phrases
 	for i, r := range goldenRequests() {
-		entry := appendRequest(nil, &r, uint32(i))
+		entry := appendRequest(nil, &r, uint32(i), 0)
 		log.Write(entry)
 		var got Request
-		if !decodeRequest(entry, &got) {
+		if !decodeRequest(entry, &got, observetest.Identities()) {
 			t.Fatalf("request %d is malformed", i)
 		}
 		got.Process = r.Process
@@ -88,8 +88,8 @@ func TestBytesStay(t *testing.T) {
 		want string
 	}{
 		{"log", log.Bytes(), "0354b00defbf1014"},
-		{"requests", parquetOf(t, rows), "b76705d68fa7e93e"},
-		{"seconds", parquetOf(t, seconds), "49b0e4aedca70b82"},
+		{"requests", parquetOf(t, rows), "537741527c127a24"},
+		{"seconds", parquetOf(t, seconds), "aa5c822ee5207990"},
 	} {
 		if sum := sha256.Sum256(c.got); hex.EncodeToString(sum[:8]) != c.want {
 			t.Errorf("%s: %x, want %s", c.what, sum[:8], c.want)

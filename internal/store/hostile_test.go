@@ -305,8 +305,8 @@ func FuzzLog(f *testing.F) {
 		}
 		// What decodes as a request is written the same.
 		var one, two Request
-		if decodeRequest(payload, &one) && one.TotalNS() < 1<<50 && one.TotalNS() > -1<<50 {
-			if !decodeRequest(appendRequest(nil, &one, 0), &two) {
+		if decodeRequest(payload, &one, make([]observe.Identity, 4)) && one.TotalNS() < 1<<50 && one.TotalNS() > -1<<50 {
+			if !decodeRequest(appendRequest(nil, &one, 0, 0), &two, make([]observe.Identity, 4)) {
 				t.Fatalf("%+v cannot be read again", one)
 			}
 		}
@@ -382,7 +382,7 @@ func TestAddRequestAllocatesNothing(t *testing.T) {
 func TestLogOfAnotherVersion(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(dir, openDir), 0o700))
-	other := []byte("slowray.log/2\nand five minutes of requests")
+	other := []byte("slowray.log/3\nand five minutes of requests")
 	for number, data := range map[uint64][]byte{3: other, 4: nil, 5: []byte(logMagic[:5]), 6: make([]byte, 4096), 7: append([]byte(logMagic[:5]), make([]byte, 100)...)} {
 		must(t, os.WriteFile(filepath.Join(dir, logPath(kindRequests, number)), data, 0o600))
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/schema"
 )
 
 // A log is a header and frames. A frame is the length of its payload and the
@@ -24,7 +25,8 @@ import (
 // What testdata/history holds must still be read.
 
 const (
-	logMagic    = "slowray.log/1\n"
+	logMagic    = "slowray.log/2\n"
+	logBefore   = "slowray.log/1\n" // without workloads: its entries end before them
 	frameHead   = 8
 	frameFull   = 256 << 10 // bytes after which a frame is ended
 	maxFrame    = 16 << 20
@@ -80,13 +82,21 @@ func (b *batch) put(kind byte, entry []byte) bool {
 func (b *batch) putRequest(r *Request) bool {
 	b.begin()
 	before, known := len(b.buf), len(b.procs)
-	number := b.process(&r.Process, r.PID)
-	b.scratch = appendRequest(b.scratch[:0], r, number)
+	number, peer := b.process(&r.Process, r.PID), uint32(0)
+	fresh := len(b.procs) > known
+	if r.PeerWorkload != (observe.Workload{}) {
+		peer = 1 + b.number(&observe.Identity{Workload: r.PeerWorkload})
+	}
+	b.scratch = appendRequest(b.scratch[:0], r, number, peer)
 	if len(b.scratch) > maxEntry || len(b.buf)+len(b.scratch)+16 > b.limit {
 		b.buf = b.buf[:before]
-		if len(b.procs) > known {
-			// The frame does not have the process after all.
-			delete(b.procs, r.Process)
+		// The frame does not have the processes after all.
+		for p, n := range b.procs {
+			if int(n) >= known {
+				delete(b.procs, p)
+			}
+		}
+		if fresh {
 			b.recent[uint(r.PID)%uint(len(b.recent))].frame = 0
 		}
 		if len(b.buf) == b.open+frameHead {
@@ -110,18 +120,31 @@ func (b *batch) process(p *observe.Identity, pid int) uint32 {
 	if slot.frame == b.frame && slot.process == *p {
 		return slot.number
 	}
-	number, ok := b.procs[*p]
-	if !ok {
-		number = uint32(len(b.procs))
-		b.procs[*p] = number
-		e := encoder{b.scratch[:0]}
-		for _, s := range [...]string{p.Comm, p.Cgroup, p.Container, p.ContainerName, p.Unit} {
-			e.text(s)
-		}
-		b.scratch = e.b
-		b.append(entryProcess, b.scratch)
-	}
+	number := b.number(p)
 	slot.frame, slot.number, slot.process = b.frame, number, *p
+	return number
+}
+
+// number is that of a process in the open frame, or of a workload at another end, which
+// is written like one.
+func (b *batch) number(p *observe.Identity) uint32 {
+	number, ok := b.procs[*p]
+	if ok {
+		return number
+	}
+	number = uint32(len(b.procs))
+	b.procs[*p] = number
+	e := encoder{b.scratch[:0]}
+	for _, s := range [...]string{p.Comm, p.Cgroup, p.Container, p.ContainerName, p.Unit} {
+		e.text(s)
+	}
+	if w := p.Workload; w != (observe.Workload{}) {
+		for _, f := range schema.WorkloadFields(&w) {
+			e.text(*f.Value)
+		}
+	}
+	b.scratch = e.b
+	b.append(entryProcess, b.scratch)
 	return number
 }
 
@@ -196,9 +219,12 @@ func readLogFrom(f *os.File, path string) (logData, error) {
 	return l, nil
 }
 
+// isLog says that a header is that of a log which can be read.
+func isLog(header []byte) bool { return string(header) == logMagic || string(header) == logBefore }
+
 // parseLog finds the whole frames of a log.
 func parseLog(data []byte) (logData, error) {
-	if len(data) < len(logMagic) || string(data[:len(logMagic)]) != logMagic {
+	if len(data) < len(logMagic) || !isLog(data[:len(logMagic)]) {
 		return logData{torn: int64(len(data))}, errNotLog
 	}
 	l := logData{whole: int64(len(logMagic))}
@@ -237,6 +263,11 @@ func entries(frame []byte, f func(kind byte, entry []byte) bool) {
 func decodeProcess(entry []byte) (observe.Identity, bool) {
 	d := decoder{b: entry}
 	p := observe.Identity{Comm: d.text(), Cgroup: d.text(), Container: d.text(), ContainerName: d.text(), Unit: d.text()}
+	if len(d.b) > 0 {
+		for _, f := range schema.WorkloadFields(&p.Workload) {
+			*f.Value = d.text()
+		}
+	}
 	return p, d.ended()
 }
 

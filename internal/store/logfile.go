@@ -45,7 +45,7 @@ func OpenLog(in *os.Root, name string) (*LogFile, error) {
 		return nil, err
 	}
 	magic := make([]byte, len(logMagic))
-	if _, err = f.ReadAt(magic, 0); errors.Is(err, io.EOF) || err == nil && string(magic) != logMagic {
+	if _, err = f.ReadAt(magic, 0); errors.Is(err, io.EOF) || err == nil && !isLog(magic) {
 		err = fmt.Errorf("%s: %w", pathIn(in, name), ErrNotLog)
 	}
 	if err != nil {

@@ -51,8 +51,7 @@ func requestsOf(refs []entryRef, procs []observe.Identity, f func([]requestRow) 
 	var text Words
 	rows := make([]requestRow, 0, min(rowLot, len(refs)))
 	for _, ref := range refs {
-		if n, _ := requestProcess(ref.entry); decodeRequest(ref.entry, &r) {
-			r.Process = procs[ref.base+int(n)]
+		if decodeRequest(ref.entry, &r, procs[ref.base:]) {
 			rows = append(rows, requestRow{})
 			rows[len(rows)-1].set(&r, &text)
 		}

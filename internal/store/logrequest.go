@@ -41,9 +41,10 @@ func (d *decoder) number(f *schema.Field, r *Request) {
 	}
 }
 
-// appendRequest appends r, whose process has this number in the frame. Times are
-// cut to microseconds, see microLedger.
-func appendRequest(b []byte, r *Request, process uint32) []byte {
+// appendRequest appends r, whose process has this number in the frame, and who was at
+// the other end this number less 1; 0 where nobody knows. Times are cut to
+// microseconds, see microLedger.
+func appendRequest(b []byte, r *Request, process, peer uint32) []byte {
 	e := encoder{b}
 	start := floorMicros(r.StartNS)
 	e.int(start)
@@ -84,6 +85,9 @@ func appendRequest(b []byte, r *Request, process uint32) []byte {
 			e.int(us)
 		}
 	}
+	if peer != 0 {
+		e.uint(uint64(peer))
+	}
 	return e.b
 }
 
@@ -104,24 +108,18 @@ func appendAddr(e *encoder, a netip.AddrPort) {
 	e.uint(uint64(a.Port()))
 }
 
-// requestProcess is the number of a request's process in its frame.
-func requestProcess(entry []byte) (uint32, bool) {
-	d := decoder{b: entry}
-	d.int()
-	n := d.small()
-	return n, !d.bad
+// decodeRequest is the inverse of appendRequest, with the processes of its frame; false
+// when the entry is malformed.
+func decodeRequest(entry []byte, r *Request, procs []observe.Identity) bool {
+	return decodeRequestWith(entry, r, procs, nil)
 }
 
-// decodeRequest is the inverse of appendRequest but for the process; false when
-// the entry is malformed.
-func decodeRequest(entry []byte, r *Request) bool { return decodeRequestWith(entry, r, nil) }
-
 // decodeRequestWith takes texts from a vocabulary.
-func decodeRequestWith(entry []byte, r *Request, words vocabulary) bool {
+func decodeRequestWith(entry []byte, r *Request, procs []observe.Identity, words vocabulary) bool {
 	d := decoder{b: entry, words: words}
 	*r = Request{}
 	r.StartNS = d.int() * 1000
-	d.uint()
+	process, peer := d.uint(), uint64(0)
 	kind := d.byte()
 	r.Side, r.Status, r.Why = observe.Side(kind&3), observe.Status(kind>>2&3), Why(kind>>4&3)
 	r.Followed = kind&followedBit != 0
@@ -142,6 +140,15 @@ func decodeRequestWith(entry []byte, r *Request, words vocabulary) bool {
 		if used&(1<<(int(observe.NumParts)+p)) != 0 {
 			r.Split[p] = d.int() * 1000
 		}
+	}
+	if len(d.b) > 0 {
+		peer = d.uint()
+	}
+	if process >= uint64(len(procs)) || peer > uint64(len(procs)) {
+		return false
+	}
+	if r.Process = procs[process]; peer > 0 {
+		r.PeerWorkload = procs[peer-1].Workload
 	}
 	return d.ended()
 }

@@ -9,9 +9,23 @@ import "github.com/slowray/slowray/internal/observe"
 // the visitor as it likes.
 func (row *secondRow) fields(text func(*string), number func(*int64), small func(*int32)) {
 	number(&row.At)
+	// Below zero, workloads follow: slowray.log/1 has none.
+	if p, w := row.peer(), row.workload(); p != nil || w != (observe.Workload{}) {
+		row.Seconds = -row.Seconds
+	}
 	small(&row.Seconds)
 	for _, s := range []*string{&row.Side, &row.Addr, &row.Comm, &row.Cgroup, &row.Container, &row.ContainerName, &row.Unit} {
 		text(s)
+	}
+	if row.Seconds < 0 {
+		row.Seconds = -row.Seconds
+		w, p := &row.workloadColumns, &row.peerColumns
+		for _, s := range []*string{
+			&w.Namespace, &w.Pod, &w.PodContainer, &w.WorkloadKind, &w.Workload, &w.Node, &w.Zone,
+			&p.PeerNamespace, &p.PeerPod, &p.PeerWorkloadKind, &p.PeerWorkload, &p.PeerNode, &p.PeerZone,
+		} {
+			text(s)
+		}
 	}
 	small(&row.Port)
 	small(&row.PID)

@@ -44,9 +44,55 @@ type requestRow struct {
 	MinRTTUS      int64  `parquet:"min_rtt_us,delta"`
 	MSS           int64  `parquet:"mss_bytes,delta"`
 	FirstByteUS   int64  `parquet:"first_byte_us,delta"`
+	workloadColumns
+	peerColumns
 	ledgerColumns
 	Followed bool `parquet:"followed"`
 	splitColumns
+}
+
+// workloadColumns are who a process is in Kubernetes.
+type workloadColumns struct {
+	Namespace    string `parquet:"k8s_namespace,dict"`
+	Pod          string `parquet:"k8s_pod,dict"`
+	PodContainer string `parquet:"k8s_container,dict"`
+	WorkloadKind string `parquet:"k8s_workload_kind,dict"`
+	Workload     string `parquet:"k8s_workload,dict"`
+	Node         string `parquet:"k8s_node,dict"`
+	Zone         string `parquet:"k8s_zone,dict"`
+}
+
+func (c *workloadColumns) set(w *observe.Workload) {
+	*c = workloadColumns{w.Namespace, w.Pod, w.Container, w.Kind, w.Name, w.Node, w.Zone}
+}
+
+func (c *workloadColumns) workload() observe.Workload {
+	return observe.Workload{Namespace: c.Namespace, Pod: c.Pod, Container: c.PodContainer, Kind: c.WorkloadKind, Name: c.Workload, Node: c.Node, Zone: c.Zone}
+}
+
+// peerColumns are the same of the other end.
+type peerColumns struct {
+	PeerNamespace    string `parquet:"peer_k8s_namespace,dict"`
+	PeerPod          string `parquet:"peer_k8s_pod,dict"`
+	PeerWorkloadKind string `parquet:"peer_k8s_workload_kind,dict"`
+	PeerWorkload     string `parquet:"peer_k8s_workload,dict"`
+	PeerNode         string `parquet:"peer_k8s_node,dict"`
+	PeerZone         string `parquet:"peer_k8s_zone,dict"`
+}
+
+func (c *peerColumns) set(w *observe.Workload) {
+	*c = peerColumns{}
+	if w != nil {
+		*c = peerColumns{w.Namespace, w.Pod, w.Kind, w.Name, w.Node, w.Zone}
+	}
+}
+
+// peer is nil where nobody is known.
+func (c *peerColumns) peer() *observe.Workload {
+	if *c == (peerColumns{}) {
+		return nil
+	}
+	return &observe.Workload{Namespace: c.PeerNamespace, Pod: c.PeerPod, Kind: c.PeerWorkloadKind, Name: c.PeerWorkload, Node: c.PeerNode, Zone: c.PeerZone}
 }
 
 // ledgerColumns are the parts of a ledger, µs.

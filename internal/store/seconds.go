@@ -28,6 +28,8 @@ type secondRow struct {
 	Container     string `parquet:"container,dict"`
 	ContainerName string `parquet:"container_name,dict"`
 	Unit          string `parquet:"unit,dict"`
+	workloadColumns
+	peerColumns
 
 	Requests    int64 `parquet:"requests,delta"`
 	OK          int64 `parquet:"ok,delta"`
@@ -143,6 +145,8 @@ func (row *secondRow) set(sec *Second, seconds int) {
 		Comm: cmp.Or(e.Comm, p.Comm), Cgroup: p.Cgroup, Container: p.Container, ContainerName: p.ContainerName, Unit: p.Unit,
 		TotalHist: buckets(&e.Total), RTTHist: buckets(&e.RTT),
 	}
+	row.workloadColumns.set(&p.Workload)
+	row.peerColumns.set(e.Workload)
 	for i := range countFields {
 		c := &countFields[i]
 		*c.in(row) = c.Value(e)
@@ -187,5 +191,5 @@ func (row *secondRow) addPart(name string, h *observe.Histogram) {
 
 // process is whose row it is.
 func (row *secondRow) process() observe.Identity {
-	return observe.Identity{Comm: row.Comm, Cgroup: row.Cgroup, Container: row.Container, ContainerName: row.ContainerName, Unit: row.Unit}
+	return observe.Identity{Comm: row.Comm, Cgroup: row.Cgroup, Container: row.Container, ContainerName: row.ContainerName, Unit: row.Unit, Workload: row.workload()}
 }

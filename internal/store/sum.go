@@ -29,6 +29,7 @@ func (k endpointKey) compare(o endpointKey) int {
 type sum struct {
 	key         endpointKey
 	process     observe.Identity
+	peer        *observe.Workload
 	pid         int32
 	any         bool  // a row was added
 	first, last int64 // µs since 1970: the begin of the first row, the end of the last
@@ -45,7 +46,7 @@ type sum struct {
 func (s *sum) add(row *secondRow) {
 	end := row.At + int64(row.Seconds)*1e6
 	if !s.any || end >= s.last {
-		s.process, s.pid = row.process(), row.PID
+		s.process, s.pid, s.peer = row.process(), row.PID, row.peer()
 	}
 	if !s.any {
 		s.key, s.first, s.last = row.key(), row.At, end
@@ -91,7 +92,7 @@ func (s *sum) add(row *secondRow) {
 
 // reset empties the sum and keeps its memory.
 func (s *sum) reset() {
-	s.any, s.scalars = false, secondRow{}
+	s.any, s.scalars, s.peer = false, secondRow{}, nil
 	for _, h := range []*observe.Histogram{&s.total, &s.rtt, &s.server} {
 		h.Reset()
 	}
@@ -117,7 +118,7 @@ func (s *sum) secondInto(at int64, x *Second) {
 	e := &x.Endpoint
 	*e = observe.Endpoint{
 		Side: s.key.side, NetNS: s.key.netns, Addr: s.key.addr, Port: int(s.key.port), PID: int(s.pid), Comm: s.key.comm,
-		Total: s.total, RTT: s.rtt, Flags: s.flags,
+		Workload: s.peer, Total: s.total, RTT: s.rtt, Flags: s.flags,
 	}
 	clear(statuses)
 	e.Statuses = statuses
@@ -190,6 +191,8 @@ func (s *sum) merge(o *sum) {
 	row := o.scalars
 	row.Side, row.Addr, row.Comm, row.NetNS, row.Port, row.PID = o.key.side, o.key.addr, o.key.comm, int64(o.key.netns), o.key.port, o.pid
 	row.Cgroup, row.Container, row.ContainerName, row.Unit = o.process.Cgroup, o.process.Container, o.process.ContainerName, o.process.Unit
+	row.workloadColumns.set(&o.process.Workload)
+	row.peerColumns.set(o.peer)
 	row.At, row.Seconds = o.first, int32((o.last-o.first)/1e6)
 	s.add(&row)
 	s.total.Merge(&o.total)

@@ -61,7 +61,7 @@ func (l *sums) thin() {
 	for _, s := range list[min(maxSums/2, len(list)):] {
 		delete(l.byKey, s.key)
 		s.key = endpointKey{side: s.key.side, addr: others}
-		s.process, s.pid = observe.Identity{}, 0
+		s.process, s.pid, s.peer = observe.Identity{}, 0, nil
 		l.of(s.key).merge(s)
 		if l.spare != nil {
 			l.spare(s)

@@ -28,12 +28,25 @@ type contents struct {
 
 func (c *contents) request(r *Request) {
 	c.Requests = append(c.Requests, fmt.Sprintf("%d %d µs %v %v %s %s %v %v why %d weight %v http %d in %d out %d followed %t retrans %d flags %v",
-		r.StartNS/1e3, r.TotalNS()/1e3, r.Side, r.Status, r.Process.Comm, r.Process.Unit, r.Local, r.Peer, r.Why, r.Weight, r.HTTP, r.BytesIn, r.BytesOut, r.Followed, r.Retrans, r.Flags.Names()))
+		r.StartNS/1e3, r.TotalNS()/1e3, r.Side, r.Status, r.Process.Comm, r.Process.Unit, r.Local, r.Peer, r.Why, r.Weight, r.HTTP, r.BytesIn, r.BytesOut, r.Followed, r.Retrans, r.Flags.Names())+ends(r.Process.Workload, &r.PeerWorkload))
 }
 
 func (c *contents) second(s *Second) {
 	e := &s.Endpoint
-	c.Seconds = append(c.Seconds, fmt.Sprintf("%d %s:%d %s requests %d ok %d errors %d recorded %d", s.At, e.Addr, e.Port, s.Process.Comm, e.Requests, e.OK, e.Errors, e.Recorded))
+	line := fmt.Sprintf("%d %s:%d %s requests %d ok %d errors %d recorded %d", s.At, e.Addr, e.Port, s.Process.Comm, e.Requests, e.OK, e.Errors, e.Recorded)
+	c.Seconds = append(c.Seconds, line+ends(s.Process.Workload, e.Workload))
+}
+
+// ends are who both ends are; versions before slowray.log/2 did not know.
+func ends(own observe.Workload, peer *observe.Workload) string {
+	text := ""
+	if own != (observe.Workload{}) {
+		text += fmt.Sprintf(" of %+v", own)
+	}
+	if peer != nil && *peer != (observe.Workload{}) {
+		text += fmt.Sprintf(" peer %+v", *peer)
+	}
+	return text
 }
 
 func (c *contents) finding(start time.Time, f *cause.Finding) {
@@ -85,12 +98,22 @@ func writeHistory(t *testing.T, name string) {
 			if i == 5 {
 				r.Flags, r.Retrans, r.Why, r.Weight = observe.FlagTimeout, 1, Slow, 1
 			}
+			if i%3 > 0 {
+				r.Process.Workload = observe.Workload{Namespace: "shop", Pod: "cart-7d9f8b6c5d-x2x4z", Container: "web", Kind: "Deployment", Name: "cart", Node: "node-7", Zone: "b"}
+			}
+			if i%4 > 1 {
+				r.PeerWorkload = observe.Workload{Namespace: "shop", Pod: fmt.Sprint("db-", i), Kind: "StatefulSet", Name: "db", Node: "node-9", Zone: "a"}
+			}
 			s.AddRequest(&r)
 			r = stored(r)
 			c.request(&r)
 		}
 		for i := range 4 {
 			sec := tr.second(i%2, begin.Unix()+int64(i/2), 20)
+			if i%2 > 0 {
+				sec.Process.Workload = observe.Workload{Namespace: "shop", Pod: "cart-7d9f8b6c5d-x2x4z", Container: "web", Kind: "Deployment", Name: "cart", Node: "node-7", Zone: "b"}
+				sec.Endpoint.Workload = &observe.Workload{Namespace: "shop", Kind: "Service", Name: "db"}
+			}
 			s.AddSecond(&sec)
 			c.second(&sec)
 		}
@@ -152,6 +175,39 @@ func TestUpgrade(t *testing.T) {
 				t.Errorf("gone on with: %s", diff)
 			}
 		})
+	}
+}
+
+// TestMergesFilesOfAnotherVersion: also those whose row groups are large enough to be
+// copied as they are.
+func TestMergesFilesOfAnotherVersion(t *testing.T) {
+	dir := t.TempDir()
+	home := homeAt(t, dir)
+	want := numbered(7)
+	var row laterRequest
+	row.set(&want, new(Words))
+	second := noon.Unix()
+	for i := range uint64(2) {
+		seg := segment{kind: kindRequests, low: 1 + i, high: 1 + i, first: second, last: second}
+		must(t, publish(home, &seg, func(w *parquet.GenericWriter[laterRequest]) error {
+			_, err := w.Write(slices.Repeat([]laterRequest{row}, copyRows))
+			return err
+		}))
+	}
+	s := openAt(t, dir, Options{}, &clock{t: noon.Add(26 * time.Hour)})
+	must(t, s.keep())
+	must(t, s.Close())
+	if list, _, err := segments(home.Root, kindRequests); err != nil || len(list) != 1 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	n := 0
+	for _, r := range readAll(t, dir, Query{}) {
+		if r == stored(want) {
+			n++
+		}
+	}
+	if n != 2*copyRows {
+		t.Errorf("%d requests", n)
 	}
 }
 

@@ -78,6 +78,8 @@ type endpoint struct {
 	Addr    string            `json:"addr"`
 	Port    int               `json:"port"`
 	Process *diagnose.Process `json:"process,omitempty"`
+	// Workload is who has Addr in Kubernetes, of a called one.
+	Workload *observe.Workload `json:"workload,omitempty"`
 	diagnose.Measured
 }
 
@@ -103,6 +105,7 @@ func JSON(w io.Writer, s *Snapshot, processOf func(pid int, at int64) (observe.I
 			continue
 		}
 		x := endpoint{Side: e.Side, NetNS: e.NetNS, Addr: e.Addr, Port: e.Port, Measured: diagnose.Measure(e, s.Seconds)}
+		x.Workload = e.Workload
 		if e.PID != 0 {
 			x.Process = process(e, end, processOf)
 		}
@@ -126,6 +129,9 @@ func process(e *observe.Endpoint, at int64, processOf func(int, int64) (observe.
 		}
 		if known.Unit != "" {
 			p.Unit = &known.Unit
+		}
+		if known.Workload != (observe.Workload{}) {
+			p.Workload = &known.Workload
 		}
 	}
 	return p

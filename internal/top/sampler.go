@@ -2,6 +2,7 @@ package top
 
 import (
 	"context"
+	"net/netip"
 	"runtime"
 	"time"
 
@@ -14,6 +15,7 @@ type Options struct {
 	Every     time.Duration                                    // a new picture; at least 100 ms
 	Master    func(pid int) (master int, comm string)          // folds processes into programs; nil: none
 	ProcessOf func(pid int, at int64) (observe.Identity, bool) // names them in JSON; nil: pid and name only
+	Workload  func(addr netip.Addr, at int64) observe.Workload // who has a called address; nil: nobody knows
 	PID       int                                              // only endpoints of the program with this master; 0 = all
 	Ports     []int                                            // only the services at these ports, and what they call; empty = all
 	Side      observe.Side                                     // only this side; 0 = both
@@ -107,6 +109,17 @@ func (s *sampler) take(now time.Time, last bool) (Snapshot, error) {
 	}
 	if s.opt.Side != 0 {
 		snap.Endpoints = ofSide(snap.Endpoints, s.opt.Side)
+	}
+
+	for i := range snap.Endpoints {
+		e := &snap.Endpoints[i]
+		addr, err := netip.ParseAddr(e.Addr)
+		if s.opt.Workload == nil || err != nil || e.Side != observe.Called.String() {
+			continue
+		}
+		if w := s.opt.Workload(addr, now.UnixNano()); w != (observe.Workload{}) {
+			e.Workload = &w
+		}
 	}
 
 	s.before = append(s.before, present)

@@ -17,12 +17,13 @@ import (
 const maxEndpoints = 500
 
 type processJSON struct {
-	PID       int     `json:"pid"`
-	Comm      string  `json:"comm"`
-	Cgroup    string  `json:"cgroup"`
-	Container *string `json:"container"`
-	Name      *string `json:"name"`
-	Unit      *string `json:"unit"`
+	PID       int               `json:"pid"`
+	Comm      string            `json:"comm"`
+	Cgroup    string            `json:"cgroup"`
+	Container *string           `json:"container"`
+	Name      *string           `json:"name"`
+	Unit      *string           `json:"unit"`
+	Workload  *observe.Workload `json:"workload,omitempty"`
 }
 
 func processOf(pid int, comm string, p *observe.Identity) *processJSON {
@@ -32,7 +33,12 @@ func processOf(pid int, comm string, p *observe.Identity) *processJSON {
 	if pid == 0 && comm == "" {
 		return nil
 	}
-	return &processJSON{PID: pid, Comm: comm, Cgroup: p.Cgroup, Container: orNull(p.Container), Name: orNull(p.ContainerName), Unit: orNull(p.Unit)}
+	out := &processJSON{PID: pid, Comm: comm, Cgroup: p.Cgroup, Container: orNull(p.Container), Name: orNull(cmp.Or(p.Workload.String(), p.ContainerName)), Unit: orNull(p.Unit)}
+	if p.Workload != (observe.Workload{}) {
+		w := cloneWorkload(p.Workload)
+		out.Workload = &w
+	}
+	return out
 }
 
 func orNull(name string) *string {
@@ -43,13 +49,14 @@ func orNull(name string) *string {
 }
 
 type endpointJSON struct {
-	Key     string       `json:"key"`
-	Title   string       `json:"title"`
-	Side    string       `json:"side"`
-	NetNS   uint64       `json:"netns"`
-	Addr    string       `json:"addr"`
-	Port    int          `json:"port"`
-	Process *processJSON `json:"process"`
+	Key      string            `json:"key"`
+	Title    string            `json:"title"`
+	Side     string            `json:"side"`
+	NetNS    uint64            `json:"netns"`
+	Addr     string            `json:"addr"`
+	Port     int               `json:"port"`
+	Process  *processJSON      `json:"process"`
+	Workload *observe.Workload `json:"workload,omitempty"` // who has addr, of a called one
 
 	Requests   uint64                       `json:"requests"`
 	RPS        figure                       `json:"rps"`
@@ -133,7 +140,7 @@ func endpointRow(sum *store.EndpointSum, seconds float64) endpointJSON {
 	m := diagnose.Measure(e, seconds)
 	k := keyOf(e)
 	row := endpointJSON{Key: k.String(), Title: k.title(), Side: k.side.String(), NetNS: e.NetNS, Addr: e.Addr, Port: e.Port,
-		Process: processOf(e.PID, e.Comm, &sum.Process), Requests: m.Requests, RPS: figure(m.RPS), Errors: m.Errors, Unanswered: e.Unanswered,
+		Process: processOf(e.PID, e.Comm, &sum.Process), Workload: e.Workload, Requests: m.Requests, RPS: figure(m.RPS), Errors: m.Errors, Unanswered: e.Unanswered,
 		Recorded: e.Recorded, Total: m.Total, Ledger: m.Ledger, RTT: m.RTT, MinRTT: m.MinRTT, Loss: figure(m.LossPermille), Retrans: m.Retrans,
 		Statuses: e.Statuses, BytesIn: e.BytesIn, BytesOut: e.BytesOut, First: unix(sum.First), Last: unix(sum.Last)}
 	if h := e.Parts[observe.Server.String()].Hist; h.Count() > 0 {

@@ -35,7 +35,16 @@ func keep(r *store.Request) store.Request {
 	c.Label = strings.Clone(r.Label)
 	p := &c.Process
 	p.Comm, p.Cgroup, p.Container, p.ContainerName, p.Unit = strings.Clone(p.Comm), strings.Clone(p.Cgroup), strings.Clone(p.Container), strings.Clone(p.ContainerName), strings.Clone(p.Unit)
+	p.Workload, c.PeerWorkload = cloneWorkload(p.Workload), cloneWorkload(c.PeerWorkload)
 	return c
+}
+
+// cloneWorkload is a copy that is nobody's memory.
+func cloneWorkload(w observe.Workload) observe.Workload {
+	for _, s := range []*string{&w.Namespace, &w.Pod, &w.Container, &w.Kind, &w.Name, &w.Node, &w.Zone} {
+		*s = strings.Clone(*s)
+	}
+	return w
 }
 
 // top keeps the n requests that come first in some order; the last of them is
@@ -249,7 +258,7 @@ func requestJSON(r *store.Request) json.RawMessage {
 		b = append(b, `,"first_byte_us":`...)
 		b = strconv.AppendFloat(b, float64(r.FirstByte)/1e3, 'f', 3, 64)
 	}
-	line := report.AppendRequestJSON(nil, &r.Request, func(int, int64) (observe.Identity, bool) { return r.Process, true })
+	line := report.AppendRequestJSON(nil, &r.Request, func(int, int64) (observe.Identity, bool) { return r.Process, true }, &r.PeerWorkload)
 	b = append(b, ',')
 	return append(b, line[1:len(line)-1]...)
 }
@@ -338,7 +347,7 @@ func requestTable(list []store.Request) *table {
 	for i := range list {
 		r := &list[i]
 		row := []string{time.Unix(0, r.StartNS).UTC().Format(time.RFC3339Nano), r.Side.String(), r.Local.String(), r.Peer.String(), count(r.PID),
-			cell(r.Process.Comm), cell(cmp.Or(r.Process.ContainerName, r.Process.Container))}
+			cell(r.Process.Comm), cell(cmp.Or(r.Process.Workload.String(), r.Process.ContainerName, r.Process.Container))}
 		for i := range cellFields {
 			f := &cellFields[i]
 			switch n := f.Int(r); {
