@@ -44,19 +44,24 @@ func newClient(kubeconfig string, ns *os.File) (*Client, error) {
 	}
 	config.QPS, config.Burst = 100, 200
 	if ns != nil {
-		config.Dial = func(ctx context.Context, network, addr string) (c net.Conn, err error) {
-			err = netns.Do(ns, func() (err error) {
-				c, err = new(net.Dialer).DialContext(ctx, network, addr)
-				return err
-			})
-			return c, err
-		}
+		config.Dial = dialIn(ns)
 	}
 	c, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("kube: %w", err)
 	}
 	return &Client{Interface: c, config: config}, nil
+}
+
+// dialIn connects inside a network namespace.
+func dialIn(ns *os.File) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (c net.Conn, err error) {
+		err = netns.Do(ns, func() (err error) {
+			c, err = new(net.Dialer).DialContext(ctx, network, addr)
+			return err
+		})
+		return c, err
+	}
 }
 
 // nodeReady is why pods cannot run yet.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +29,8 @@ type Options struct {
 	// the kubelet with its read-only port, and these.
 	Static [][]byte
 	Alone  bool
+	// PodCIDR is where pods get their addresses from; empty = 10.244.0.0/24.
+	PodCIDR string
 	// Say hears what is done; nil = nobody.
 	Say func(string) `json:"-"`
 }
@@ -58,6 +61,9 @@ func Start(ctx context.Context, opt Options) (*Node, error) {
 		return nil, err
 	}
 	sweep()
+	if opt.PodCIDR == "" {
+		opt.PodCIDR = podCIDR
+	}
 	if opt.Say == nil {
 		opt.Say = func(string) {}
 	}
@@ -263,6 +269,20 @@ func (n *Node) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
 	return cmd
+}
+
+// ask asks a URL from inside the node.
+func (n *Node) ask(ctx context.Context, url string) error {
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialIn(n.netns)}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := client.Do(r)
+	if err == nil {
+		err = answer.Body.Close()
+	}
+	return err
 }
 
 // Log gives the end of what one of the node's programs has printed.

@@ -165,7 +165,7 @@ clusterCIDR: %s
 # The size of the table of connections is the host's.
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 iptables: {minSyncPeriod: 100ms}
-`, nodeName, k.pki("kube-proxy.conf"), podCIDR))
+`, nodeName, k.pki("kube-proxy.conf"), k.Options.PodCIDR))
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (k *keeper) containerd(ctx context.Context) error {
     {"type": "portmap", "capabilities": {"portMappings": true}}
   ]
 }
-`, podLink(), podCIDR)); err != nil {
+`, podLink(), k.Options.PodCIDR)); err != nil {
 		return err
 	}
 	conf, err := k.conf("containerd.toml", fmt.Sprintf(`version = 2

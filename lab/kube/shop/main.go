@@ -2,7 +2,7 @@
 // that holds a pod's namespaces; which one, its name says: each is an image of its own.
 // Servers answer on port 8080, /healthz at once and /audit slowly.
 //
-//	stock            answers
+//	stock [DIR]      answers, and writes a line for each request to a file in DIR
 //	cart URL         works for some milliseconds and asks URL, for each request
 //	client URL N     asks URL, N times a second, a new connection every hundred requests
 //	pause            waits
@@ -11,7 +11,9 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -20,6 +22,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -33,9 +36,11 @@ func main() {
 	case as == "pause":
 		<-ctx.Done()
 	case as == "stock" && len(args) == 0:
-		err = serve(ctx, func(context.Context) error { return nil })
+		err = serve(ctx, func(*http.Request) error { return nil })
+	case as == "stock" && len(args) == 1:
+		err = bookkeep(ctx, args[0])
 	case as == "cart" && len(args) == 1:
-		err = serve(ctx, func(ctx context.Context) error { return order(ctx, args[0]) })
+		err = serve(ctx, func(r *http.Request) error { return order(r.Context(), args[0]) })
 	case as == "client" && len(args) == 2:
 		err = ask(ctx, args[0], args[1])
 	default:
@@ -51,11 +56,7 @@ func main() {
 const drain = 2 * time.Second
 
 // serve answers each request by what work gives, until it is told to end.
-func serve(ctx context.Context, work func(context.Context) error) error {
-	pod, err := os.Hostname()
-	if err != nil {
-		return err
-	}
+func serve(ctx context.Context, work func(*http.Request) error) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok\n") })
 	mux.HandleFunc("/audit", func(w http.ResponseWriter, r *http.Request) {
@@ -63,8 +64,8 @@ func serve(ctx context.Context, work func(context.Context) error) error {
 		io.WriteString(w, "ok\n")
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Pod", pod)
-		if err := work(r.Context()); err != nil {
+		w.Header().Set(podHeader, self)
+		if err := work(r); err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
 		}
@@ -85,6 +86,32 @@ func serve(ctx context.Context, work func(context.Context) error) error {
 	return <-ended
 }
 
+// bookkeep serves, and writes of each request when it came, between which addresses, who
+// answered and who asked.
+func bookkeep(ctx context.Context, dir string) error {
+	f, err := os.Create(filepath.Join(dir, self))
+	if err != nil {
+		return err
+	}
+	book := bufio.NewWriter(f)
+	var mu sync.Mutex
+	err = serve(ctx, func(r *http.Request) error {
+		if r.Header.Get(podHeader) == "" { // a probe
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		_, err := fmt.Fprintln(book, time.Now().UnixNano(), r.Context().Value(http.LocalAddrContextKey), r.RemoteAddr, self, r.Header.Get(podHeader))
+		return err
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	return errors.Join(err, book.Flush(), f.Close())
+}
+
+// podHeader names the pod that asks, or answers.
+const podHeader = "Pod"
+
 // order is what cart does for a request: three milliseconds of CPU, whatever its limit.
 func order(ctx context.Context, stock string) error {
 	n := time.Now().UnixNano()
@@ -98,11 +125,15 @@ func order(ctx context.Context, stock string) error {
 // sink keeps the compiler from leaving out the work.
 var sink atomic.Int64
 
+// self is this pod.
+var self, _ = os.Hostname() // without one nothing is told of it
+
 func get(ctx context.Context, client *http.Client, url string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
+	r.Header.Set(podHeader, self)
 	answer, err := client.Do(r)
 	if err != nil {
 		return err
