@@ -11,7 +11,7 @@ BUILT = $(if $(VERSION),-X main.built=$(VERSION))
 
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 
-.PHONY: help run demo fleet-demo k8s-demo screenshots scoreboard build deb rpm image release release-check generate docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
+.PHONY: help run demo fleet-demo k8s-demo screenshots scoreboard build deb rpm image plugin release release-check generate manifests docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray bin/slowray-lab  ## build slowray and slowray-lab, which is slowray lab
 
@@ -60,6 +60,10 @@ image: go.mod  ## build an OCI image for amd64 and arm64, as a tar in bin, for c
 	@VERSION='$(VERSION)' packaging/package build arm64 bin/package
 	@VERSION='$(VERSION)' packaging/package image bin/package bin
 
+plugin: go.mod  ## build kubectl-slowray for this machine, in bin
+	@script/setup.sh go
+	@script/build.sh bin/kubectl-slowray -ldflags '$(if $(VERSION),-X main.built=$(VERSION))' ./cmd/kubectl-slowray
+
 release:  ## packages, tarballs, an image, SBOMs and checksums of VERSION, for amd64 and arm64
 	@packaging/release '$(VERSION)'
 
@@ -69,6 +73,10 @@ release-check:  ## two clones must give the same release, byte by byte
 generate:  ## compile the BPF programs, whose objects are committed
 	@script/setup.sh go generate
 	go generate ./internal/bpf ./lab/drop
+
+manifests:  ## write packaging/kubernetes/slowray.yaml and the golden files, from the Helm chart
+	@script/setup.sh go
+	go -C packaging/helm test -count=1 . -update
 
 docs:  ## write docs/causes, from the declarations of the causes
 	@script/setup.sh go

@@ -37,4 +37,6 @@ script/kernels.sh --instructions || failed=1
 run -- -count=1 -vet=off -timeout 20m -p 2 $wait_mostly || failed=1
 # shellcheck disable=SC2086
 run -- -count=1 -vet=off -timeout 150m -p 1 $alone || failed=1
+# Helm is a module of its own: compiling it takes 40 s of CPU from nothing.
+go -C packaging/helm test -count=1 ./... || failed=1
 exit $failed

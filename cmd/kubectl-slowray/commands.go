@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -24,30 +24,26 @@ type whyCmd struct {
 	Flags  []string      `arg:"" optional:"" name:"flags" help:"After --: further flags of slowray why."`
 	For    time.Duration `default:"10s" placeholder:"D" help:"How long to watch (${default})."`
 	All    bool          `short:"v" help:"Print everything: all evidence, every endpoint, and why each cause is ruled out."`
-	JSON   bool          `name:"json" help:"Print an array of the reports, each with its node and pod."`
-	Pods   int           `default:"16" placeholder:"N" help:"Look at so many pods (${default}; 0: all)."`
+	JSON   bool          `name:"json" help:"Print an array of the reports, each with its node and pods."`
 }
 
-// Run looks at all pods at the same time, and prints one report.
+// Run looks at all nodes at the same time, and prints one report.
 func (c *whyCmd) Run(ctx context.Context, s *streams) (int, error) {
 	cluster, err := c.connect()
 	if err != nil {
 		return 0, err
 	}
-	all, err := cluster.Spots(ctx, c.Target)
+	spots, err := cluster.Spots(ctx, c.Target)
 	if err != nil {
 		return 0, err
 	}
-	run, err := c.runner(ctx, cluster)
+	run, err := c.runner(ctx, cluster, spots)
 	if err != nil {
 		return 0, err
 	}
-	spots := onnodes.Choose(all, c.Pods)
-	which := fmt.Sprintf("%d pods of %s", len(spots), c.Target)
-	if len(spots) < len(all) {
-		which = fmt.Sprintf("%d of the %d pods of %s (--pods 0: all)", len(spots), len(all), c.Target)
-	} else if len(all) == 1 {
-		which = c.Target + " on " + all[0].Node
+	which := c.Target + " on " + spots[0].Node
+	if len(spots) > 1 {
+		which = fmt.Sprintf("%s on %d nodes", c.Target, len(spots))
 	}
 	fmt.Fprintf(s.err, "slowray: watching %s for %s\n", which, c.For)
 	args := []string{"why", "--for=" + c.For.String()}
@@ -58,9 +54,6 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) (int, error) {
 		args = append(args, "-v")
 	}
 	results := onnodes.Look(ctx, run, spots, append(args, c.Flags...))
-	if err := ctx.Err(); err != nil {
-		return 0, errors.New("ended before slowray has reported")
-	}
 	if c.JSON {
 		err = onnodes.JSON(s.out, results)
 	} else {
@@ -88,7 +81,7 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	run, err := c.runner(ctx, cluster)
+	run, err := c.runner(ctx, cluster, spots)
 	if err != nil {
 		return 0, err
 	}
@@ -96,7 +89,7 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) (int, error) {
 	if c.JSON {
 		args = append(args, "--format=json")
 	}
-	status := onnodes.Stream(ctx, run, onnodes.Nodes(spots), append(args, c.Flags...), !c.JSON, s.out, s.err)
+	status := onnodes.Stream(ctx, run, spots, append(args, c.Flags...), !c.JSON, s.out, s.err)
 	if ctx.Err() != nil {
 		return commandline.ExitNothing, nil // Ctrl-C is how it ends
 	}
@@ -111,21 +104,25 @@ type topCmd struct {
 
 // Run shows the table on this terminal.
 func (c *topCmd) Run(ctx context.Context, s *streams) (int, error) {
-	cluster, node, err := oneNode(ctx, &c.access, c.Target, s)
+	cluster, spot, err := oneNode(ctx, &c.access, c.Target, s)
 	if err != nil {
 		return 0, err
 	}
-	args := append([]string{"top"}, c.Flags...)
+	filter, err := spot.Workload()
+	if err != nil {
+		return 0, err
+	}
+	args := slices.Concat([]string{"top"}, c.Flags, filter)
 	in := int(os.Stdin.Fd())
 	if !term.IsTerminal(in) || s.out != os.Stdout || !term.IsTerminal(int(os.Stdout.Fd())) {
-		return cluster.OnNode(ctx, node, args, nil, s.out, s.err)
+		return cluster.OnNode(ctx, spot.Node, args, nil, s.out, s.err)
 	}
 	was, err := term.MakeRaw(in)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = term.Restore(in, was) }()
-	return cluster.OnNode(ctx, node, args, &onnodes.Terminal{In: os.Stdin, Sizes: newSizes(ctx)}, s.out, s.err)
+	return cluster.OnNode(ctx, spot.Node, args, &onnodes.Terminal{In: os.Stdin, Sizes: newSizes(ctx)}, s.out, s.err)
 }
 
 // sizes are those that the terminal has, the first at once.
@@ -164,11 +161,11 @@ type waitCmd struct {
 
 // Run looks on one node.
 func (c *waitCmd) Run(ctx context.Context, s *streams) (int, error) {
-	cluster, node, err := oneNode(ctx, &c.access, c.Target, s)
+	cluster, spot, err := oneNode(ctx, &c.access, c.Target, s)
 	if err != nil {
 		return 0, err
 	}
-	return cluster.OnNode(ctx, node, append([]string{"wait", strconv.Itoa(c.PID)}, c.Flags...), nil, s.out, s.err)
+	return cluster.OnNode(ctx, spot.Node, append([]string{"wait", strconv.Itoa(c.PID)}, c.Flags...), nil, s.out, s.err)
 }
 
 type pageCmd struct {
@@ -179,28 +176,27 @@ type pageCmd struct {
 
 // Run forwards until Ctrl-C.
 func (c *pageCmd) Run(ctx context.Context, s *streams) (int, error) {
-	cluster, node, err := oneNode(ctx, &c.access, c.Target, s)
+	cluster, spot, err := oneNode(ctx, &c.access, c.Target, s)
 	if err != nil {
 		return 0, err
 	}
-	return commandline.ExitNothing, cluster.Page(ctx, node, c.Port, func(address string) {
-		fmt.Fprintf(s.out, "%s  the page of node %s (Ctrl-C ends it)\n", address, node)
+	return commandline.ExitNothing, cluster.Page(ctx, spot.Node, c.Port, func(address string) {
+		fmt.Fprintf(s.out, "%s  the page of node %s (Ctrl-C ends it)\n", address, spot.Node)
 	})
 }
 
-// oneNode is the node of a target, and tells of the others.
-func oneNode(ctx context.Context, a *access, target string, s *streams) (*onnodes.Cluster, string, error) {
+// oneNode is the node of a target, or the first of them, and tells of the others.
+func oneNode(ctx context.Context, a *access, target string, s *streams) (*onnodes.Cluster, onnodes.Spot, error) {
 	cluster, err := a.connect()
 	if err != nil {
-		return nil, "", err
+		return nil, onnodes.Spot{}, err
 	}
 	spots, err := cluster.Spots(ctx, target)
 	if err != nil {
-		return nil, "", err
+		return nil, onnodes.Spot{}, err
 	}
-	nodes := onnodes.Nodes(spots)
-	for _, n := range nodes[1:] {
-		fmt.Fprintf(s.err, "slowray: %s is on %s too: name node/%s for that\n", target, n.Node, n.Node)
+	for _, other := range spots[1:] {
+		fmt.Fprintf(s.err, "slowray: %s is on %s too: name node/%s or a pod for that\n", target, other.Node, other.Node)
 	}
-	return cluster, nodes[0].Node, nil
+	return cluster, spots[0], nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"k8s.io/klog/v2"
 
 	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/onnodes"
@@ -55,9 +56,9 @@ func (e *ephemeral) Validate() error {
 	return nil
 }
 
-func (e *ephemeral) runner(ctx context.Context, c *onnodes.Cluster) (onnodes.Runner, error) {
+func (e *ephemeral) runner(ctx context.Context, c *onnodes.Cluster, spots []onnodes.Spot) (onnodes.Runner, error) {
 	if !e.Ephemeral {
-		return c.OnAgents(ctx)
+		return c.OnAgents(ctx, spots)
 	}
 	image := e.Image
 	if image == "" {
@@ -66,7 +67,12 @@ func (e *ephemeral) runner(ctx context.Context, c *onnodes.Cluster) (onnodes.Run
 	return c.Ephemeral(image)
 }
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	// What client-go has to say comes as an error, too.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
 
 // streams is where a command writes: results and messages.
 type streams struct{ out, err io.Writer }

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -57,7 +58,8 @@ type cli struct {
 	Man        manCmd        `cmd:"" help:"Print the manual page: slowray man | man -l -"`
 	Complete   completeCmd   `cmd:"" hidden:"" help:"What the scripts of slowray completion ask."`
 
-	Version bool `help:"Print the version and exit."`
+	Version      bool `help:"Print the version and exit."`
+	EndWithInput bool `hidden:"" help:"End as after Ctrl-C when standard input ends: what kubectl slowray has in place of a signal."`
 }
 
 // largeHeap is from how many bytes on the heap is collected ever more often, however
@@ -79,9 +81,16 @@ func main() {
 }
 
 func run(args []string, stdout, stderr io.Writer) int {
-	parsed, status := commandline.Parse(newParser(new(cli), stdout, stderr), joinNegative(args), "slowray "+version())
+	c := new(cli)
+	parsed, status := commandline.Parse(newParser(c, stdout, stderr), joinNegative(args), "slowray "+version())
 	if parsed == nil {
 		return status
+	}
+	if c.EndWithInput {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
+		}()
 	}
 	if notice := journal.Notice(noticeDir); notice != "" && !strings.HasPrefix(parsed.Command(), "undo") {
 		fmt.Fprintf(stderr, "slowray: %s\n", notice)

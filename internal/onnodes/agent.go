@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,6 +47,8 @@ func explain(err error) error {
 	switch {
 	case err == nil || !errors.As(err, &status):
 		return err
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "violates PodSecurity"):
+		return fmt.Errorf("%s (choose a namespace that admits privileged pods with --slowray-namespace)", printable.Text(err.Error()))
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%s (docs/kubernetes.md lists the rights that kubectl slowray needs)", printable.Text(err.Error()))
 	case apierrors.IsUnauthorized(err):

@@ -46,11 +46,7 @@ func (c *Cluster) Ephemeral(image string) (Runner, error) {
 		pod, err = pods.Create(making, pod, metav1.CreateOptions{})
 		cancel()
 		if err != nil {
-			err = explain(err)
-			if strings.Contains(err.Error(), "violates PodSecurity") {
-				err = fmt.Errorf("%w; choose a namespace that admits privileged pods with --slowray-namespace", err)
-			}
-			return 0, err
+			return 0, explain(err)
 		}
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteLimit)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/httpstream"
@@ -12,8 +14,12 @@ import (
 	"k8s.io/client-go/util/exec"
 )
 
-// program is slowray in its image.
-const program = "/usr/bin/slowray"
+const (
+	// program is slowray in its image.
+	program = "/usr/bin/slowray"
+	// lastWord is how long slowray may take to report once it was asked to end.
+	lastWord = 10 * time.Second
+)
 
 // Terminal is who looks at a command that draws.
 type Terminal struct {
@@ -21,13 +27,27 @@ type Terminal struct {
 	Sizes remotecommand.TerminalSizeQueue
 }
 
-// exec runs a command line of slowray in a pod and gives its exit status. Its terminal
-// may be nil.
+// exec runs a command line of slowray in a pod and gives its exit status. When ctx ends
+// slowray still reports, as after Ctrl-C. Its terminal may be nil.
 func (c *Cluster) exec(ctx context.Context, pod *corev1.Pod, args []string, terminal *Terminal, stdout, stderr io.Writer) (int, error) {
+	streams := remotecommand.StreamOptions{Stdout: stdout}
+	if terminal != nil {
+		streams.Stdin, streams.Tty, streams.TerminalSizeQueue = terminal.In, true, terminal.Sizes
+	} else {
+		// No signal reaches a process in a container, but the end of its input does.
+		input, end := io.Pipe()
+		defer end.Close()
+		defer context.AfterFunc(ctx, func() { _ = end.Close() })()
+		streams.Stdin, streams.Stderr = input, stderr
+		args = append(slices.Clone(args), "--end-with-input")
+	}
+	streaming, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWord, cancel) })()
 	request := c.core.RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
 			Container: container, Command: append([]string{program}, args...),
-			Stdin: terminal != nil, TTY: terminal != nil, Stdout: true, Stderr: terminal == nil,
+			Stdin: true, TTY: streams.Tty, Stdout: true, Stderr: !streams.Tty,
 		}, scheme.ParameterCodec)
 	spdy, err := remotecommand.NewSPDYExecutor(c.config, "POST", request.URL())
 	if err != nil {
@@ -41,11 +61,7 @@ func (c *Cluster) exec(ctx context.Context, pod *corev1.Pod, args []string, term
 	if err != nil {
 		return 0, err
 	}
-	streams := remotecommand.StreamOptions{Stdout: stdout, Stderr: stderr}
-	if terminal != nil {
-		streams = remotecommand.StreamOptions{Stdin: terminal.In, Stdout: stdout, Tty: true, TerminalSizeQueue: terminal.Sizes}
-	}
-	err = either.StreamWithContext(ctx, streams)
+	err = either.StreamWithContext(streaming, streams)
 	var ended exec.CodeExitError
 	if errors.As(err, &ended) {
 		return ended.Code, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/slowray/slowray/internal/commandline"
@@ -13,7 +14,7 @@ import (
 
 const (
 	// atATime is on how many nodes slowray runs at the same time.
-	atATime = 16
+	atATime = 32
 	// mostOutput is what is taken of one report; the largest known has a tenth of it.
 	mostOutput = 32 << 20
 )
@@ -21,11 +22,15 @@ const (
 // Runner runs a command line of slowray at a spot and gives its exit status.
 type Runner func(ctx context.Context, s Spot, args []string, stdout, stderr io.Writer) (int, error)
 
-// OnAgents runs it in the pods of the DaemonSet.
-func (c *Cluster) OnAgents(ctx context.Context) (Runner, error) {
+// OnAgents runs it in the pods of the DaemonSet, of which there has to be one for some
+// of the spots.
+func (c *Cluster) OnAgents(ctx context.Context, spots []Spot) (Runner, error) {
 	agents, err := c.Agents(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if !slices.ContainsFunc(spots, func(s Spot) bool { return agents[s.Node] != nil }) {
+		return nil, c.missing(spots[0].Node)
 	}
 	return func(ctx context.Context, s Spot, args []string, stdout, stderr io.Writer) (int, error) {
 		agent := agents[s.Node]
@@ -49,7 +54,7 @@ func Look(ctx context.Context, run Runner, spots []Spot, args []string) []Result
 	results := make([]Result, len(spots))
 	each(spots, func(i int, s Spot) {
 		out, stderr := limited{left: mostOutput}, limited{left: mostOutput}
-		status, err := run(ctx, s, append(append([]string{}, args...), s.filter()...), &out, &stderr)
+		status, err := run(ctx, s, slices.Concat(args, s.containers()), &out, &stderr)
 		if err == nil && (out.left < 0 || stderr.left < 0) {
 			err = errors.New("its output is too long")
 		}
@@ -66,24 +71,32 @@ func Look(ctx context.Context, run Runner, spots []Spot, args []string) []Result
 func Stream(ctx context.Context, run Runner, spots []Spot, args []string, text bool, stdout, stderr io.Writer) int {
 	var mu sync.Mutex
 	worst := commandline.ExitNothing
-	each(spots, func(_ int, s Spot) {
-		name := ""
-		if text && len(spots) > 1 {
-			name = s.label() + "  "
-		}
-		out, errs := &lines{mu: &mu, to: stdout, before: name}, &lines{mu: &mu, to: stderr, before: name}
-		status, err := run(ctx, s, append(append([]string{}, args...), s.filter()...), out, errs)
-		out.end()
-		errs.end()
+	note := func(s Spot, status int, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
 			status = commandline.ExitFailed
 			if ctx.Err() == nil {
-				fmt.Fprintf(stderr, "slowray: %s: %v\n", s.label(), err)
+				fmt.Fprintf(stderr, "slowray: %s: %v\n", s.Node, err)
 			}
 		}
 		worst = max(worst, status)
+	}
+	each(spots, func(_ int, s Spot) {
+		name := ""
+		if text && len(spots) > 1 {
+			name = s.Node + "  "
+		}
+		filter, err := s.Workload()
+		if err != nil {
+			note(s, 0, err)
+			return
+		}
+		out, errs := &lines{mu: &mu, to: stdout, before: name}, &lines{mu: &mu, to: stderr, before: name}
+		status, err := run(ctx, s, slices.Concat(args, filter), out, errs)
+		out.end()
+		errs.end()
+		note(s, status, err)
 	})
 	return worst
 }
@@ -102,12 +115,15 @@ func each(spots []Spot, look func(int, Spot)) {
 	all.Wait()
 }
 
-// label is the node, and the pod if there is one.
+// label is the node, and its pods if they are asked about.
 func (s Spot) label() string {
-	if s.Pod == nil {
+	switch len(s.Pods) {
+	case 0:
 		return s.Node
+	case 1:
+		return s.Node + "  " + s.Pods[0].Namespace + "/" + s.Pods[0].Name
 	}
-	return s.Node + "  " + s.PodName()
+	return fmt.Sprintf("%s  %d pods", s.Node, len(s.Pods))
 }
 
 // limited keeps what it is given up to a limit, and notes in left that there was more.

@@ -85,19 +85,19 @@ func lastLine(text []byte) []byte {
 type entry struct {
 	Node      string          `json:"node"`
 	Namespace string          `json:"namespace,omitempty"`
-	Pod       string          `json:"pod,omitempty"`
+	Pods      []string        `json:"pods,omitempty"`
 	Status    int             `json:"exit_status"`
 	Error     string          `json:"error,omitempty"`
 	Report    json.RawMessage `json:"report,omitempty"`
 }
 
-// JSON writes an array of the reports, each with the node and the pod that it is of.
+// JSON writes an array of the reports, each with the node and the pods that it is of.
 func JSON(w io.Writer, results []Result) error {
 	list := []entry{}
 	for _, r := range results {
 		e := entry{Node: r.Node, Status: r.Status}
-		if r.Pod != nil {
-			e.Namespace, e.Pod = r.Pod.Namespace, r.Pod.Name
+		for _, p := range r.Pods {
+			e.Namespace, e.Pods = p.Namespace, append(e.Pods, p.Name)
 		}
 		switch {
 		case r.Err == nil && json.Valid(r.Out):

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -14,31 +16,60 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// Spot is where slowray is run once: for a pod, or for all of a node.
+// Spot is a node, and the pods there that are asked about: none for all of the node.
 type Spot struct {
 	Node string
-	Pod  *corev1.Pod // nil: all of the node
+	Pods []*corev1.Pod
 }
 
-// PodName is the pod as slowray names it, "" for all of a node.
-func (s Spot) PodName() string {
-	if s.Pod == nil {
-		return ""
-	}
-	return s.Pod.Namespace + "/" + s.Pod.Name
-}
-
-// filter are the flags by which slowray looks at this pod only.
-func (s Spot) filter() []string {
-	if s.Pod == nil {
-		return nil
-	}
-	for _, c := range s.Pod.Status.ContainerStatuses {
-		if _, id, ok := strings.Cut(c.ContainerID, "://"); ok && c.State.Running != nil && id != "" {
-			return []string{"--container=" + id}
+// containers is the flag by which slowray why looks at these pods only: the ids of what
+// runs in them, which a node knows without the API server.
+func (s Spot) containers() []string {
+	var ids []string
+	for _, p := range s.Pods {
+		for _, c := range p.Status.ContainerStatuses {
+			if _, id, ok := strings.Cut(c.ContainerID, "://"); ok && c.State.Running != nil && id != "" {
+				ids = append(ids, id[:min(len(id), shortID)])
+			}
 		}
 	}
-	return nil
+	if len(ids) == 0 {
+		return nil
+	}
+	return []string{"--container=" + strings.Join(ids, ",")}
+}
+
+// shortID is how much of the id of a container slowray compares.
+const shortID = 12
+
+// Workload is the flag by which slowray requests and top look at these pods only: the pod,
+// or what controls all of them.
+func (s Spot) Workload() ([]string, error) {
+	if len(s.Pods) == 0 {
+		return nil, nil
+	}
+	name := s.Pods[0].Name
+	if len(s.Pods) > 1 {
+		name = controller(s.Pods[0])
+	}
+	for _, p := range s.Pods[1:] {
+		if name == "" || controller(p) != name {
+			return nil, fmt.Errorf("nothing controls all %d pods on node %s: name one of them", len(s.Pods), s.Node)
+		}
+	}
+	return []string{"--pod=" + s.Pods[0].Namespace + "/" + name}, nil
+}
+
+// controller is the name of what controls a pod, of a Deployment rather than its ReplicaSet.
+func controller(p *corev1.Pod) string {
+	owner := metav1.GetControllerOf(p)
+	if owner == nil {
+		return ""
+	}
+	if hash := p.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; owner.Kind == "ReplicaSet" && hash != "" {
+		return strings.TrimSuffix(owner.Name, "-"+hash)
+	}
+	return owner.Name
 }
 
 // kinds are the names by which kubectl knows them.
@@ -54,7 +85,7 @@ var kinds = map[string]string{
 }
 
 // Spots are where the pods of a target run: deploy/cart, svc/cart, pod/cart-1 or cart-1;
-// or node/node-7, all of it. They are sorted by node and pod.
+// or node/node-7, all of it. They are sorted by node.
 func (c *Cluster) Spots(ctx context.Context, target string) ([]Spot, error) {
 	kind, name, found := strings.Cut(target, "/")
 	if !found {
@@ -66,9 +97,6 @@ func (c *Cluster) Spots(ctx context.Context, target string) ([]Spot, error) {
 	}
 	switch known {
 	case "node":
-		if _, err := c.core.Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
-			return nil, explain(err)
-		}
 		return []Spot{{Node: name}}, nil
 	case "pod":
 		p, err := c.core.Pods(c.Namespace).Get(ctx, name, metav1.GetOptions{})
@@ -78,7 +106,7 @@ func (c *Cluster) Spots(ctx context.Context, target string) ([]Spot, error) {
 		if !runs(p) {
 			return nil, fmt.Errorf("pod %s does not run: %s", name, shell.Args("kubectl", "describe", "-n", c.Namespace, "pod/"+name))
 		}
-		return []Spot{{p.Spec.NodeName, p}}, nil
+		return []Spot{{p.Spec.NodeName, []*corev1.Pod{p}}}, nil
 	}
 	selector, err := c.selector(ctx, known, name)
 	if err != nil {
@@ -88,49 +116,24 @@ func (c *Cluster) Spots(ctx context.Context, target string) ([]Spot, error) {
 	if err != nil {
 		return nil, explain(err)
 	}
-	var spots []Spot
+	on := map[string]*Spot{}
 	for i := range list.Items {
 		if p := &list.Items[i]; runs(p) {
-			spots = append(spots, Spot{p.Spec.NodeName, p})
+			if on[p.Spec.NodeName] == nil {
+				on[p.Spec.NodeName] = &Spot{Node: p.Spec.NodeName}
+			}
+			s := on[p.Spec.NodeName]
+			s.Pods = append(s.Pods, p)
 		}
 	}
-	if len(spots) == 0 {
+	if len(on) == 0 {
 		return nil, fmt.Errorf("%s has no pod that runs: %s", target, shell.Args("kubectl", "get", "pods", "-n", c.Namespace, "-l", selector.String()))
 	}
-	slices.SortFunc(spots, func(a, b Spot) int { return strings.Compare(a.Node+"/"+a.PodName(), b.Node+"/"+b.PodName()) })
+	var spots []Spot
+	for _, node := range slices.Sorted(maps.Keys(on)) {
+		spots = append(spots, *on[node])
+	}
 	return spots, nil
-}
-
-// Choose is the first n of the spots, of every node some; 0 is all.
-func Choose(spots []Spot, n int) []Spot {
-	if n == 0 || len(spots) <= n {
-		return spots
-	}
-	turn, of := map[string]int{}, make([]int, len(spots))
-	order := make([]int, len(spots))
-	for i, s := range spots {
-		order[i], of[i] = i, turn[s.Node]
-		turn[s.Node]++
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return of[a] - of[b] })
-	order = order[:n]
-	slices.Sort(order)
-	chosen := make([]Spot, n)
-	for i, at := range order {
-		chosen[i] = spots[at]
-	}
-	return chosen
-}
-
-// Nodes are the nodes of the spots, each once, as a whole.
-func Nodes(spots []Spot) []Spot {
-	var nodes []Spot
-	for _, s := range spots {
-		if !slices.ContainsFunc(nodes, func(n Spot) bool { return n.Node == s.Node }) {
-			nodes = append(nodes, Spot{Node: s.Node})
-		}
-	}
-	return nodes
 }
 
 func runs(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning && p.Spec.NodeName != "" }

@@ -38,24 +38,11 @@ const head = `# Rendered from packaging/helm/slowray by make manifests: edit the
 
 // render is helm template: objects in the order in which Helm installs them.
 func render(name string, values map[string]any) (string, error) {
-	c, err := loader.Load(chartDir)
+	files, err := renderFiles(name, namespace, values)
 	if err != nil {
 		return "", err
 	}
-	options := chartutil.ReleaseOptions{Name: name, Namespace: namespace, Revision: 1, IsInstall: true}
-	all, err := chartutil.ToRenderValues(c, values, options, chartutil.DefaultCapabilities)
-	if err != nil {
-		return "", err
-	}
-	files, err := engine.Render(c, all)
-	if err != nil {
-		return "", err
-	}
-	for file := range files {
-		if strings.HasSuffix(file, "NOTES.txt") {
-			delete(files, file)
-		}
-	}
+	delete(files, notes)
 	_, objects, err := releaseutil.SortManifests(files, nil, releaseutil.InstallOrder)
 	if err != nil {
 		return "", err
@@ -65,6 +52,35 @@ func render(name string, values map[string]any) (string, error) {
 		fmt.Fprintf(&b, "---\n%s\n", strings.TrimSpace(o.Content))
 	}
 	return b.String(), nil
+}
+
+// notes are what Helm prints after it has installed.
+const notes = "slowray/templates/NOTES.txt"
+
+// renderFiles renders each template by itself.
+func renderFiles(name, namespace string, values map[string]any) (map[string]string, error) {
+	c, err := loader.Load(chartDir)
+	if err != nil {
+		return nil, err
+	}
+	options := chartutil.ReleaseOptions{Name: name, Namespace: namespace, Revision: 1, IsInstall: true}
+	all, err := chartutil.ToRenderValues(c, values, options, chartutil.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Render(c, all)
+}
+
+// TestNotes: what is printed can be pasted.
+func TestNotes(t *testing.T) {
+	for namespace, want := range map[string]string{
+		"slowray": "  kubectl slowray page node/NODE     #", "tools": "deploy/NAME --slowray-namespace tools\n  kubectl slowray page node/NODE --slowray-namespace tools ",
+	} {
+		files, err := renderFiles("slowray", namespace, nil)
+		if err != nil || !strings.Contains(files[notes], want) || !strings.Contains(files[notes], "exec -n "+namespace+" ds/slowray -- slowray why") {
+			t.Errorf("%v\n%s", err, files[notes])
+		}
+	}
 }
 
 // compare compares with a file, or writes it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,6 +19,9 @@ type Kmsg struct {
 	fd   int
 	buf  []byte
 	next uint64 // number the next record should have; 0 when not known
+
+	syslog bool          // by syslog(2), without a device
+	last   time.Duration // of what was read by syslog(2), since boot
 }
 
 // maxDrain bounds the records of one Drain, so that a kernel that logs faster
@@ -25,9 +29,17 @@ type Kmsg struct {
 const maxDrain = 200_000
 
 // OpenKmsg opens the kernel log device, /dev/kmsg, behind its last record.
-// Needs CAP_SYSLOG where kernel.dmesg_restrict is 1, and rights on the device.
+// Needs CAP_SYSLOG where kernel.dmesg_restrict is 1, and rights on the device; without the
+// device it is read by syslog(2).
 func OpenKmsg(path string) (*Kmsg, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil && path == kmsgDevice {
+		if text, denied := readSyslog(); denied == nil {
+			if _, last := syslogRecords(text, 0, func(kmsgRecord, time.Duration) {}); last > 0 {
+				return &Kmsg{fd: -1, syslog: true, last: last}, nil
+			}
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("kernel log %s: %w", path, err)
 	}
@@ -60,6 +72,22 @@ func (k *Kmsg) Drain() (lines []observe.KernelLine, lost int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var c lineCounter
+	if k.syslog {
+		text, err := readSyslog()
+		if err != nil {
+			return nil, 0
+		}
+		first, last := syslogRecords(text, k.last, func(r kmsgRecord, _ time.Duration) {
+			if r.kernel {
+				c.count(r.text)
+			}
+		})
+		if first > k.last {
+			lost = 1 // or more: what followed the last one read was overwritten
+		}
+		k.last = max(k.last, last)
+		return c.lines, lost
+	}
 	overwritten := false
 	for range maxDrain {
 		n, err := unix.Read(k.fd, k.buf)

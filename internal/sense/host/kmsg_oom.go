@@ -22,11 +22,6 @@ const (
 // because memory ran out since a time, oldest first. The log is read from its
 // beginning: half a microsecond a line. At is in seconds from origin.
 func OOMKills(path string, since, origin time.Time) ([]observe.OOMKill, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("kernel log %s: %w", path, err)
-	}
-	defer closeFD(fd)
 	// Records are stamped by the scheduler's clock, which is CLOCK_MONOTONIC but
 	// for some milliseconds.
 	var up unix.Timespec
@@ -35,6 +30,21 @@ func OOMKills(path string, since, origin time.Time) ([]observe.OOMKill, error) {
 	}
 	boot := time.Now().Add(-time.Duration(up.Nano()))
 	var r oomReader
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil && path == kmsgDevice {
+		if text, denied := readSyslog(); denied == nil {
+			syslogRecords(text, since.Sub(boot), func(rec kmsgRecord, at time.Duration) {
+				if rec.kernel {
+					r.line(rec.text, boot.Add(at).Sub(origin).Seconds())
+				}
+			})
+			return r.kills, nil
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kernel log %s: %w", path, err)
+	}
+	defer closeFD(fd)
 	buf := make([]byte, 16<<10)
 	for range maxOOMRecords {
 		n, err := unix.Read(fd, buf)

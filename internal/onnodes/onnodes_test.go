@@ -1,0 +1,256 @@
+package onnodes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func names(spots []Spot) string {
+	var out []string
+	for _, s := range spots {
+		out = append(out, strings.ReplaceAll(s.label(), "  ", " "))
+	}
+	return strings.Join(out, ", ")
+}
+
+func TestSpots(t *testing.T) {
+	a := shop()
+	c := serve(t, a)
+	for target, want := range map[string]string{
+		"deploy/cart": "node-1 shop/cart-a, node-2 shop/cart-b",
+		"svc/cart":    "node-1 shop/cart-a, node-2 shop/cart-b",
+		"pod/cart-b":  "node-2 shop/cart-b",
+		"cart-b":      "node-2 shop/cart-b",
+		"node/node-1": "node-1",
+	} {
+		if got, err := c.Spots(t.Context(), target); err != nil || names(got) != want {
+			t.Errorf("%s is on %q, want %q: %v", target, names(got), want, err)
+		}
+	}
+	for target, want := range map[string]string{
+		"deploy/all":   "no selector",
+		"deploy/idle":  "kubectl get pods -n shop -l app=idle",
+		"svc/outside":  "no selector",
+		"pod/cart-0":   "does not run",
+		"deploy/other": "not found",
+		"ingress/cart": "give deploy/NAME",
+		"deploy/":      "give deploy/NAME",
+		"deploy/a/b":   "give deploy/NAME",
+	} {
+		if got, err := c.Spots(t.Context(), target); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is on %q, want an error about %q: %v", target, names(got), want, err)
+		}
+	}
+	a.denied = map[string]bool{"/api/v1/namespaces/shop/pods": true}
+	if _, err := c.Spots(t.Context(), "deploy/cart"); err == nil || !strings.Contains(err.Error(), `cannot list resource "pods"`) || !strings.Contains(err.Error(), "docs/kubernetes.md") {
+		t.Errorf("without rights: %v", err)
+	}
+}
+
+// TestLook: slowray runs for each pod in the DaemonSet's pod of its node, and the worst
+// report comes first.
+func TestLook(t *testing.T) {
+	a := shop()
+	a.program = func(pod string, args []string) (string, string, int, bool) {
+		want := map[string]string{"slowray-1": "id-of-cart-a", "slowray-2": "id-of-cart-b"}[pod]
+		if got := strings.Join(args, " "); got != program+" why --for=5s --container="+want+" --end-with-input" {
+			t.Errorf("in %s runs %s", pod, got)
+		}
+		if pod == "slowray-2" {
+			return "PROBLEM cart :8080\n\n1. the cause\n", "slowray: watching\n", 1, false
+		}
+		return "OK  1 service\nmore\n", "slowray: watching\n", 0, false
+	}
+	c := serve(t, a)
+	spots, err := c.Spots(t.Context(), "deploy/cart")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := c.OnAgents(t.Context(), spots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := Look(t.Context(), run, spots, []string{"why", "--for=5s"})
+	var out bytes.Buffer
+	if err := Text(&out, results); err != nil {
+		t.Fatal(err)
+	}
+	want := "PROBLEM cart :8080\n\n1. the cause\n\nWhere slowray looked\n  node-1  shop/cart-a  OK  1 service\n  node-2  shop/cart-b  the report above\n"
+	if out.String() != want || Worst(results) != 1 {
+		t.Errorf("status %d\n%s", Worst(results), out.String())
+	}
+	// Where a node has no slowray, the others are still looked at.
+	spots = append(spots, Spot{Node: "node-3"})
+	results = append(results, Look(t.Context(), run, spots[2:], nil)...)
+	out.Reset()
+	if err := Text(&out, results); err != nil || !strings.Contains(out.String(), "node-3               could not look: slowray does not run on node node-3") || Worst(results) != 2 {
+		t.Errorf("status %d: %v\n%s", Worst(results), err, out.String())
+	}
+	if _, err := c.OnAgents(t.Context(), spots[2:]); err == nil || !strings.Contains(err.Error(), "install it") || !strings.Contains(err.Error(), "--ephemeral") {
+		t.Errorf("without slowray anywhere: %v", err)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	a, b := pod("shop", "cart-a", "node-1", "cart", ""), pod("shop", "cart-c", "node-1", "cart", "")
+	var out bytes.Buffer
+	err := JSON(&out, []Result{
+		{Spot: Spot{"node-1", []*corev1.Pod{&a, &b}}, Status: 1, Out: []byte(`{"schema":"slowray.report/1","x":[1]}`)},
+		{Spot: Spot{Node: "node-2"}, Status: 2, Err: errors.New("away\x1b[31m")},
+		{Spot: Spot{Node: "node-3"}, Status: 2, Stderr: []byte("slowray: watching\nslowray: no process runs\n")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []map[string]any
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(got[0]) != "map[exit_status:1 namespace:shop node:node-1 pods:[cart-a cart-c] report:map[schema:slowray.report/1 x:[1]]]" ||
+		got[1]["error"] == nil || strings.ContainsRune(got[1]["error"].(string), 0x1b) || got[2]["error"] != "slowray: no process runs" {
+		t.Errorf("%s", out.String())
+	}
+}
+
+// TestOldServer: without WebSocket SPDY is tried.
+func TestOldServer(t *testing.T) {
+	a := shop()
+	a.old = true
+	c := serve(t, a)
+	status, err := c.OnNode(t.Context(), "node-1", []string{"top"}, nil, io.Discard, io.Discard)
+	if err == nil || strings.Join(a.calls, ", ") != "GET websocket, POST SPDY/3.1" {
+		t.Errorf("it called %q, status %d: %v", a.calls, status, err)
+	}
+}
+
+// TestInterrupt: after Ctrl-C slowray still reports.
+func TestInterrupt(t *testing.T) {
+	a := shop()
+	a.program = func(string, []string) (string, string, int, bool) { return "OK  so far\n", "", 0, true }
+	c := serve(t, a)
+	spots := []Spot{{Node: "node-1"}}
+	ctx, cancel := context.WithCancel(t.Context())
+	run, err := c.OnAgents(ctx, spots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if r := Look(ctx, run, spots, []string{"why"})[0]; r.Err != nil || string(r.Out) != "OK  so far\n" {
+		t.Errorf("it said %q: %v", r.Out, r.Err)
+	}
+}
+
+// TestEphemeral: a pod is made on the node with the rights of the DaemonSet's, and is
+// gone afterwards, whatever happens.
+func TestEphemeral(t *testing.T) {
+	for name, test := range map[string]struct {
+		log    string
+		status int
+		want   string
+	}{
+		"finds":    {"slowray: watching\nPROBLEM x\nslowray is not at a line's begin\n", 1, "PROBLEM x\nslowray is not at a line's begin\n"},
+		"no image": {"", 0, ""},
+	} {
+		a := shop()
+		var ran []string
+		a.program = func(_ string, args []string) (string, string, int, bool) {
+			ran = args
+			return test.log, "", test.status, false
+		}
+		c := serve(t, a)
+		run, err := c.Ephemeral("registry.example.org/slowray:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := Look(t.Context(), run, []Spot{{Node: "node-3"}}, []string{"why", "--for=5s"})[0]
+		if test.log == "" {
+			if r.Err == nil || !strings.Contains(r.Err.Error(), "--image") {
+				t.Errorf("%s: %v", name, r.Err)
+			}
+		} else if r.Err != nil || r.Status != test.status || string(r.Out) != test.want || string(r.Stderr) != "slowray: watching\n" {
+			t.Errorf("%s: %d %q %q: %v", name, r.Status, r.Out, r.Stderr, r.Err)
+		}
+		if len(a.calls) != 2 || a.calls[0] != "POST /api/v1/namespaces/shop/pods" || !strings.HasPrefix(a.calls[1], "DELETE /api/v1/namespaces/shop/pods/slowray-ephemeral-") {
+			t.Errorf("%s: it called %q", name, a.calls)
+		}
+		if !slices.Equal(ran, []string{"why", "--for=5s"}) {
+			t.Errorf("%s: it ran %q", name, ran)
+		}
+	}
+}
+
+func TestAgentSpec(t *testing.T) {
+	s, err := agentSpec("x:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.Containers[0]
+	if !s.HostPID || s.HostNetwork || c.Image != "x:1" || *c.SecurityContext.Privileged || len(c.SecurityContext.Capabilities.Add) < 5 ||
+		*s.AutomountServiceAccountToken || s.RestartPolicy != "Never" || *s.ActiveDeadlineSeconds < 60 {
+		t.Errorf("%+v", s)
+	}
+	for _, v := range s.Volumes {
+		if v.HostPath != nil && v.HostPath.Path == "/var/lib/slowray" {
+			t.Error("it keeps a history on the node")
+		}
+	}
+}
+
+// TestFilter: slowray looks at the pods that are asked about, and no others.
+func TestFilter(t *testing.T) {
+	one, two := pod("shop", "cart-5d8f9-abcde", "node-1", "cart-5d8f9", "ReplicaSet"), pod("shop", "cart-5d8f9-fghij", "node-1", "cart-5d8f9", "ReplicaSet")
+	one.Labels["pod-template-hash"], two.Labels["pod-template-hash"] = "5d8f9", "5d8f9"
+	stray := pod("shop", "alone", "node-1", "cart", "")
+	stray.OwnerReferences = nil
+	for name, test := range map[string]struct {
+		pods          []*corev1.Pod
+		why, requests string
+	}{
+		"a node":       {nil, "[]", "[] <nil>"},
+		"one pod":      {[]*corev1.Pod{&stray}, "[--container=id-of-alone-]", "[--pod=shop/alone] <nil>"},
+		"a Deployment": {[]*corev1.Pod{&one, &two}, "[--container=id-of-cart-5,id-of-cart-5]", "[--pod=shop/cart] <nil>"},
+		"a service":    {[]*corev1.Pod{&one, &stray}, "[--container=id-of-cart-5,id-of-alone-]", "[] nothing controls all 2 pods on node node-1: name one of them"},
+	} {
+		s := Spot{"node-1", test.pods}
+		if got := fmt.Sprint(s.containers()); got != test.why {
+			t.Errorf("%s: why %s, want %s", name, got, test.why)
+		}
+		flags, err := s.Workload()
+		if got := fmt.Sprint(flags, " ", err); got != test.requests {
+			t.Errorf("%s: requests %s, want %s", name, got, test.requests)
+		}
+	}
+}
+
+// TestStream: lines of several nodes come whole, with the node before each.
+func TestStream(t *testing.T) {
+	a := shop()
+	a.program = func(pod string, _ []string) (string, string, int, bool) {
+		return strings.Repeat("line of "+pod+"\n", 3) + "last", "slowray: recording\n", 0, false
+	}
+	c := serve(t, a)
+	spots := []Spot{{Node: "node-1"}, {Node: "node-2"}}
+	run, err := c.OnAgents(t.Context(), spots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	if status := Stream(t.Context(), run, spots, []string{"requests"}, true, &out, &errs); status != 0 {
+		t.Errorf("status %d: %s", status, errs.String())
+	}
+	for line, want := range map[string]int{"node-1  line of slowray-1\n": 3, "node-2  line of slowray-2\n": 3, "node-1  last\n": 1, "node-2  last\n": 1} {
+		if got := strings.Count(out.String(), line); got != want {
+			t.Errorf("%q is there %d times, want %d:\n%s", line, got, want, out.String())
+		}
+	}
+}
