@@ -11,8 +11,9 @@ import (
 )
 
 type doctorCmd struct {
-	For  time.Duration `default:"2s" placeholder:"D" help:"How long to watch the host, after the parts were tried (${default})."`
-	JSON bool          `name:"json" help:"Print JSON (schema slowray.doctor/1)."`
+	For       time.Duration `default:"2s" placeholder:"D" help:"How long to watch the host, after the parts were tried (${default})."`
+	JSON      bool          `name:"json" help:"Print JSON (schema slowray.doctor/1)."`
+	kubeFlags `embed:""`
 }
 
 // Help is printed by --help, above the flags.
@@ -35,8 +36,10 @@ func (c *doctorCmd) Validate() error {
 
 // Run tries everything and tells.
 func (c *doctorCmd) Run(ctx context.Context, s *streams) error {
+	pods := c.start(ctx)
+	defer pods.Close()
 	stage := commandline.NewTimedStage(s.err, "trying this host", "Ctrl-C: give up", 0)
-	checkup, err := doctor.Check(ctx, c.For, func(what string) { stage.Show("trying "+what, -1) })
+	checkup, err := doctor.Check(ctx, c.For, pods, func(what string) { stage.Show("trying "+what, -1) })
 	stage.Clear()
 	if err != nil {
 		return err

@@ -210,6 +210,12 @@ func judgeWindows(ctx context.Context, s *streams, windows []store.Window, filte
 // A container that was started anew has another id in the next window.
 func filtered(o *observe.Observation, f observe.Filter) error {
 	when := "at " + clockText(o.Window.Start)
+	if r, err := observe.ParseWorkloadRef(f.Pod); err == nil {
+		f.Container = o.Kubernetes.ContainersOf(r)
+	}
+	if f.Pod != "" && f.Container == "" {
+		return fmt.Errorf("no pod of this node was %q %s", f.Pod, when)
+	}
 	if f.Container != "" {
 		for i := range o.Containers {
 			if c := &o.Containers[i]; c.Name == f.Container {

@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/kube"
 )
 
@@ -10,6 +14,45 @@ import (
 type kubeFlags struct {
 	NodeName   string `placeholder:"X" env:"NODE_NAME" help:"What Kubernetes calls this host; else its own name."`
 	Kubeconfig string `placeholder:"FILE" complete:"files" help:"Ask the API server of this file about pods, services and events. In a pod it is found without."`
+}
+
+// podFlag names the pods that are asked about.
+type podFlag struct {
+	Pod       *string `placeholder:"NS/X" help:"Only this pod of this node, as shop/cart-7d9f8b6c5d-x2x4z, or all of a workload, as shop/deploy/cart."`
+	Namespace *string `short:"n" placeholder:"NS" help:"The namespace of --pod, which then needs none: -n shop --pod deploy/cart."`
+}
+
+// ref is what was asked for, empty where nothing was.
+func (f *podFlag) ref() string {
+	if f.Pod == nil || f.Namespace == nil {
+		return value(f.Pod)
+	}
+	return *f.Namespace + "/" + *f.Pod
+}
+
+func (f *podFlag) validate() error {
+	switch {
+	case f.Pod == nil && f.Namespace != nil:
+		return errors.New("-n goes with --pod")
+	case f.Pod == nil:
+		return nil
+	}
+	if _, err := observe.ParseWorkloadRef(f.ref()); err != nil {
+		return fmt.Errorf("--pod %w", err)
+	}
+	return nil
+}
+
+// of says whether a process is in one of those pods.
+func (f *podFlag) of(names *host.Names) func(pid int, at int64) bool {
+	if f.Pod == nil {
+		return nil
+	}
+	r, _ := observe.ParseWorkloadRef(f.ref())
+	return func(pid int, at int64) bool {
+		id, _ := names.Of(pid, at)
+		return r.Is(&id.Workload)
+	}
 }
 
 // start begins to ask who the pods of this host are; nil where it is no node.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ type requestsCmd struct {
 	Labels     bool           `help:"Also keep what was asked for: method and path, statement or command."`
 	Limit      *int           `placeholder:"N" help:"End after so many requests."`
 	From       *string        `placeholder:"FILE" help:"Read a capture of packets (pcap, pcapng) or a log of TCPRT (version 6), also compressed, instead of recording; needs no root."`
+	podFlag    `embed:""`
 	kubeFlags  `embed:""`
 	budgetFlag `embed:""`
 	atFlags    `embed:""`
@@ -67,7 +69,7 @@ func (c *requestsCmd) Validate() error {
 	if err := c.budgetFlag.validate(); err != nil {
 		return err
 	}
-	if err := checkPorts(c.Port); err != nil {
+	if err := cmp.Or(checkPorts(c.Port), c.podFlag.validate()); err != nil {
 		return err
 	}
 	if _, err := sideNamed(c.Side); err != nil {
@@ -80,6 +82,8 @@ func (c *requestsCmd) Validate() error {
 		return fmt.Errorf("--format %s: must be text, json or tcprt", c.Format)
 	}
 	switch {
+	case c.Pod != nil && (c.At != nil || c.From != nil):
+		return errors.New("--pod: is for requests that are recorded now")
 	case c.PID != nil && *c.PID < 1:
 		return fmt.Errorf("--pid %d: must be positive", *c.PID)
 	case c.Slow != nil && *c.Slow <= 0:
@@ -195,6 +199,9 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 			return r.PID != 0 && names.Family(r.PID, r.StartNS+r.TotalNS()) == family
 		}
 	}
+	if of := c.of(names); of != nil {
+		stream.ours = both(stream.ours, func(r *observe.Request) bool { return of(r.PID, r.StartNS+r.TotalNS()) })
+	}
 	if c.Format == formatTCPRT {
 		stream.stats = newPortStats(value(c.StatsEvery), stream.ours == nil && !peer.IsValid())
 		recorder.OnClosed(stream.closed)
@@ -223,6 +230,14 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	}
 	c.tellLosses(s, src.Stats())
 	return err
+}
+
+// both is what passes two filters, of which the first may be nil.
+func both(a, b func(*observe.Request) bool) func(*observe.Request) bool {
+	if a == nil {
+		return b
+	}
+	return func(r *observe.Request) bool { return a(r) && b(r) }
 }
 
 // why is the command that says what the requests wait for.

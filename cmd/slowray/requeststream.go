@@ -224,7 +224,9 @@ func (s *requestStream) line(r *observe.Request) {
 	before := len(s.buf)
 	var peer observe.Workload
 	if s.pods != nil {
-		peer = s.pods.Peer(r.Peer.Addr(), r.StartNS+r.TotalNS())
+		end := r.StartNS + r.TotalNS()
+		p, _ := s.processOf(r.PID, end)
+		peer = s.pods.PeerOf(&p, r.Peer.Addr(), end)
 	}
 	s.buf = s.format.line(s.buf, r, s.processOf, &peer, s.style)
 	if len(s.buf) > before {

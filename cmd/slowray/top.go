@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"time"
 
 	"github.com/slowray/slowray/internal/commandline"
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/top"
 	"github.com/slowray/slowray/internal/watch"
@@ -21,6 +23,7 @@ type topCmd struct {
 	Every      time.Duration `default:"1s" placeholder:"D" help:"How often the table is renewed; with --once how long to watch (${default})."`
 	Once       bool          `help:"Print the table once and end, as is done without a terminal."`
 	JSON       bool          `name:"json" help:"With --once: print it as JSON."`
+	podFlag    `embed:""`
 	kubeFlags  `embed:""`
 	budgetFlag `embed:""`
 }
@@ -35,7 +38,7 @@ func (c *topCmd) Validate() error {
 	if err := c.budgetFlag.validate(); err != nil {
 		return err
 	}
-	if err := checkPorts(c.Port); err != nil {
+	if err := cmp.Or(checkPorts(c.Port), c.podFlag.validate()); err != nil {
 		return err
 	}
 	if _, err := sideNamed(c.Side); err != nil {
@@ -68,8 +71,11 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 			return master, comm
 		},
 		ProcessOf: processOf(names),
-		Workload:  pods.Peer,
-		NoColor:   os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb", // no-color.org
+		Workload: func(pid int, addr netip.Addr, at int64) observe.Workload {
+			id, _ := names.Of(pid, at)
+			return pods.PeerOf(&id.Identity, addr, at)
+		},
+		NoColor: os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb", // no-color.org
 	}
 	if c.PID != nil {
 		now := time.Now().UnixNano()
@@ -78,6 +84,7 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 		}
 		opt.PID = names.Family(*c.PID, now)
 	}
+	opt.Of = c.of(names)
 	opt.Ports = c.Port
 	opt.Side, _ = sideNamed(c.Side)
 	watch.RaisePriority()

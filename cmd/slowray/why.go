@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type whyCmd struct {
 	Silent     bool           `help:"Ask no server for its status: Redis, memcached and HAProxy are asked otherwise, where they need no password."`
 	Save       string         `placeholder:"FILE" help:"Save the observation, for slowray replay."`
 	Redact     bool           `help:"Leave addresses, the host's name, command lines and log lines out of what is saved; file paths stay."`
+	podFlag    `embed:""`
 	kubeFlags  `embed:""`
 	budgetFlag `embed:""`
 	atFlags    `embed:""`
@@ -44,7 +46,7 @@ func (c *whyCmd) Validate() error {
 	if err := c.budgetFlag.validate(); err != nil {
 		return err
 	}
-	if err := c.atFlags.validate(); err != nil {
+	if err := cmp.Or(c.atFlags.validate(), c.podFlag.validate()); err != nil {
 		return err
 	}
 	switch {
@@ -112,7 +114,7 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 }
 
 func (c *whyCmd) filter() observe.Filter {
-	return observe.Filter{Port: value(c.Port), PID: value(c.PID), Unit: value(c.Unit), Container: value(c.Container)}
+	return observe.Filter{Port: value(c.Port), PID: value(c.PID), Unit: value(c.Unit), Container: value(c.Container), Pod: c.ref()}
 }
 
 // runAt judges what the history has of a time.

@@ -51,23 +51,6 @@ func (v *View) SubjectContainer(s *Subject) string {
 	return ""
 }
 
-// WorkloadOf is whose container that is in Kubernetes; nil where that is not known.
-func (v *View) WorkloadOf(container string) *observe.Workload {
-	if v.Kubernetes == nil || container == "" {
-		return nil
-	}
-	for i := range v.Kubernetes.Pods {
-		p := &v.Kubernetes.Pods[i]
-		for j := range p.Containers {
-			if p.Containers[j].ID == container {
-				return &observe.Workload{Namespace: p.Namespace, Pod: p.Name, Container: p.Containers[j].Name, Kind: p.Kind, Name: p.Owner,
-					Node: v.Kubernetes.Node.Name, Zone: v.Kubernetes.Node.Zone}
-			}
-		}
-	}
-	return nil
-}
-
 // ContainerName is the name of a container by its id, empty when no engine tells
 // it.
 func (v *View) ContainerName(id string) string {

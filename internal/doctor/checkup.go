@@ -12,6 +12,7 @@ import (
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/kube"
 	"github.com/slowray/slowray/internal/watch"
 )
 
@@ -25,8 +26,10 @@ type Checkup struct {
 	Rights   Rights    `json:"rights"`
 	Parts    []Part    `json:"parts"`
 	Readings []Reading `json:"readings"`
-	Causes   Causes    `json:"causes"`
-	Price    Price     `json:"price"`
+	// Kubernetes is who was asked about pods; empty where this host is no node.
+	Kubernetes []observe.KubeSource `json:"kubernetes,omitempty"`
+	Causes     Causes               `json:"causes"`
+	Price      Price                `json:"price"`
 }
 
 // Host is where slowray runs.
@@ -107,7 +110,7 @@ func (c *Checkup) OK() bool {
 
 // Check tries everything, and watches for a while. The error is for what kept it
 // from watching at all.
-func Check(ctx context.Context, window time.Duration, progress func(what string)) (*Checkup, error) {
+func Check(ctx context.Context, window time.Duration, pods *kube.Kube, progress func(what string)) (*Checkup, error) {
 	c := &Checkup{Schema: Schema, Rights: rights()}
 	for _, p := range probes {
 		if ctx.Err() != nil {
@@ -117,24 +120,26 @@ func Check(ctx context.Context, window time.Duration, progress func(what string)
 		c.Parts = append(c.Parts, p.try(ctx))
 	}
 	progress("a window")
-	o, err := c.watch(ctx, window)
+	o, err := c.watch(ctx, window, pods)
 	if err != nil {
 		return nil, err
 	}
 	c.Host = Host{Name: o.Host.Name, Kernel: o.Host.Kernel, Arch: runtime.GOARCH, CPUs: o.Host.CPUs}
-	c.read(o)
+	if c.read(o); o.Kubernetes != nil {
+		c.Kubernetes = o.Kubernetes.Sources
+	}
 	return c, nil
 }
 
 // watch looks at the host as why does, and at what that costs.
-func (c *Checkup) watch(ctx context.Context, window time.Duration) (*observe.Observation, error) {
+func (c *Checkup) watch(ctx context.Context, window time.Duration, pods *kube.Kube) (*observe.Observation, error) {
 	counted, err := countPrograms()
 	if err != nil {
 		c.Price.Because = err.Error()
 	}
 	defer counted.close()
 	before := ownCPU()
-	opt := watch.Options{For: window, Progress: func(elapsed time.Duration) {
+	opt := watch.Options{For: window, Kube: pods, Progress: func(elapsed time.Duration) {
 		// The programs are gone when the window is over: the last look counts.
 		c.Price.Seconds, c.Price.Programs = elapsed.Seconds(), counted.look(elapsed)
 	}}

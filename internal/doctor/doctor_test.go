@@ -61,7 +61,7 @@ func TestCheck(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIP: -short: this host is NOT tried")
 	}
-	c, err := Check(t.Context(), time.Second, func(string) {})
+	c, err := Check(t.Context(), time.Second, nil, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}

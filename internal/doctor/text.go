@@ -45,6 +45,18 @@ func (c *Checkup) Text(out io.Writer) error {
 			fmt.Fprintf(b, "    lost: %s\n", strings.Join(p.Lost, ", "))
 		}
 	}
+	if len(c.Kubernetes) > 0 {
+		b.WriteString("\nWho tells of pods\n")
+		w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+		for _, s := range c.Kubernetes {
+			state, because := Works, ""
+			if s.Error != "" {
+				state, because = Missing, printable.Text(s.Error)
+			}
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", state, s.Name, printable.Text(s.Where), because)
+		}
+		w.Flush()
+	}
 	b.WriteString("\nWhat is read\n")
 	var works []string
 	for _, r := range c.Readings {

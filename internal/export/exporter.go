@@ -212,7 +212,7 @@ func (x *Exporter) all() []*series {
 		return cmp.Or(
 			-cmp.Compare(i.side, j.side), // served before called
 			cmp.Compare(i.netns, j.netns), cmp.Compare(i.addr, j.addr), cmp.Compare(i.port, j.port),
-			cmp.Compare(i.comm, j.comm), cmp.Compare(i.container, j.container), cmp.Compare(i.unit, j.unit))
+			cmp.Compare(i.comm, j.comm), cmp.Compare(i.container, j.container), cmp.Compare(i.namespace, j.namespace), cmp.Compare(i.pod, j.pod), cmp.Compare(i.workload, j.workload), cmp.Compare(i.unit, j.unit))
 	})
 	x.mu.Lock()
 	if x.changes == changes {

@@ -31,7 +31,7 @@ type metric struct {
 }
 
 // endpointLabels are the labels of every metric of an endpoint.
-var endpointLabels = []string{"address", "container", "netns", "port", "process", "side", "unit"}
+var endpointLabels = []string{"address", "container", "k8s_namespace", "k8s_pod", "k8s_workload", "netns", "port", "process", "side", "unit"}
 
 // endpointMetric is a metric that each endpoint has.
 type endpointMetric struct {

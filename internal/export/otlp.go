@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"iter"
 	"strings"
 	"time"
@@ -9,6 +10,8 @@ import (
 	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
 	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // What is exported of OTLP is written with the messages of the data itself:
@@ -212,12 +215,8 @@ func (e *exponential) point(labels []*commonpb.KeyValue, since time.Time, now ui
 	return p
 }
 
-// serviceName is what OpenTelemetry calls the program that somebody watches.
-func serviceName(unit, container, comm string) string {
-	for _, name := range []string{container, strings.TrimSuffix(unit, ".service"), comm} {
-		if name != "" {
-			return label(name)
-		}
-	}
-	return "unknown_service" // as the semantic conventions have it
+// serviceName is what OpenTelemetry calls the program that somebody watches: what a user
+// edits in Kubernetes, as its conventions have it, else a container, a unit, a process.
+func serviceName(p *observe.Identity) string {
+	return label(cmp.Or(p.Workload.Name, p.ContainerName, strings.TrimSuffix(p.Unit, ".service"), p.Comm, "unknown_service"))
 }

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -36,16 +37,16 @@ func (x *Exporter) spansOf(requests []store.Request, each func(i int, s *tracepb
 	of := map[observe.Identity]*tracepb.ScopeSpans{}
 	for i := range requests {
 		r := &requests[i]
-		p := observe.Identity{Comm: r.Process.Comm, Container: r.Process.Container, ContainerName: r.Process.ContainerName, Unit: r.Process.Unit}
+		p := observe.Identity{Comm: r.Process.Comm, Container: r.Process.Container, ContainerName: r.Process.ContainerName, Unit: r.Process.Unit, Workload: r.Process.Workload}
 		into := of[p]
 		if into == nil {
 			into = &tracepb.ScopeSpans{Scope: x.scope()}
 			of[p] = into
 			data.ResourceSpans = append(data.ResourceSpans, &tracepb.ResourceSpans{
-				Resource: &resourcepb.Resource{Attributes: attributes(
-					"service.name", serviceName(p.Unit, p.ContainerName, p.Comm), "host.name", label(x.opt.Host),
-					"process.executable.name", label(p.Comm), "container.id", label(p.Container), "container.name", label(p.ContainerName),
-					"slowray.unit", label(p.Unit))},
+				Resource: &resourcepb.Resource{Attributes: append(attributes(
+					"service.name", serviceName(&p), "host.name", label(x.opt.Host),
+					"process.executable.name", label(p.Comm), "container.id", label(p.Container), "container.name", label(cmp.Or(p.Workload.Container, p.ContainerName)),
+					"slowray.unit", label(p.Unit)), workloadAttributes("", &p.Workload)...)},
 				ScopeSpans: []*tracepb.ScopeSpans{into},
 			})
 		}
@@ -55,6 +56,27 @@ func (x *Exporter) spansOf(requests []store.Request, each func(i int, s *tracepb
 	}
 	return data
 }
+
+// workloadAttributes are who somebody is in Kubernetes, by OpenTelemetry's semantic
+// conventions for resources.
+func workloadAttributes(prefix string, w *observe.Workload) []*commonpb.KeyValue {
+	if *w == (observe.Workload{}) {
+		return nil
+	}
+	list := attributes(
+		prefix+"k8s.namespace.name", bounded(w.Namespace, maxK8s), prefix+"k8s.pod.name", bounded(w.Pod, maxK8s), prefix+"k8s.container.name", bounded(w.Container, maxK8s),
+		prefix+"k8s.node.name", bounded(w.Node, maxK8s), prefix+"cloud.availability_zone", bounded(w.Zone, maxK8s))
+	if kind, ok := k8sKinds[w.Kind]; ok {
+		list = append(list, attributes(prefix+"k8s."+kind+".name", bounded(w.Name, maxK8s))...)
+	}
+	return list
+}
+
+// maxK8s bounds the name of an object of Kubernetes (RFC 1123), in bytes.
+const maxK8s = 253
+
+// k8sKinds are the kinds whose names have an attribute of their own.
+var k8sKinds = map[string]string{"Deployment": "deployment", "StatefulSet": "statefulset", "DaemonSet": "daemonset", "ReplicaSet": "replicaset", "Job": "job", "CronJob": "cronjob", "Service": "service"}
 
 // spanFields are the numbers of a request that are attributes of its span, by the names
 // of OpenTelemetry where that has some.
@@ -84,6 +106,7 @@ func span(r *store.Request) *tracepb.Span {
 			attribute("server.address", textValue(label(server.Addr().Unmap().String()))), attribute("server.port", intValue(int64(server.Port()))),
 			attribute("client.address", textValue(label(client.Addr().Unmap().String()))), attribute("client.port", intValue(int64(client.Port()))))
 	}
+	list = append(list, workloadAttributes("slowray.peer.", &r.PeerWorkload)...)
 	micros := func(key string, ns int64) {
 		if ns != 0 {
 			list = append(list, attribute(key, numberValue(float64(ns)/1e3)))

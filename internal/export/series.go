@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ const other = "other"
 // goes on with the same one: it has no process ID.
 type identity struct {
 	side, addr, comm, container, unit string
+	namespace, pod, workload          string // in Kubernetes
 	netns                             uint64
 	port                              int
 }
@@ -30,6 +32,8 @@ func identityOf(s *store.Second) identity {
 	if container == "" {
 		container = cut(p.Container, 12) // as engines print an id
 	}
+	w := &p.Workload
+	container = cmp.Or(w.Container, container)
 	comm := e.Comm
 	if comm == "" {
 		comm = p.Comm
@@ -37,6 +41,7 @@ func identityOf(s *store.Second) identity {
 	const most = 2 * maxLabel
 	return identity{
 		side: e.Side, addr: cut(e.Addr, most), comm: cut(comm, most), container: cut(container, most), unit: cut(p.Unit, most),
+		namespace: cut(w.Namespace, most), pod: cut(w.Pod, most), workload: cut(w.Name, most),
 		netns: e.NetNS, port: e.Port,
 	}
 }
@@ -49,6 +54,7 @@ func (id identity) shown() identity {
 	}
 	id.side = side.String()
 	id.addr, id.comm, id.container, id.unit = label(id.addr), label(id.comm), label(id.container), label(id.unit)
+	id.namespace, id.pod, id.workload = label(id.namespace), label(id.pod), label(id.workload)
 	if id.addr == other {
 		return otherOf(id.side)
 	}
@@ -62,6 +68,7 @@ func otherOf(side string) identity { return identity{side: side, addr: other, co
 func (id identity) clone() identity {
 	id.side, id.addr, id.comm = strings.Clone(id.side), strings.Clone(id.addr), strings.Clone(id.comm)
 	id.container, id.unit = strings.Clone(id.container), strings.Clone(id.unit)
+	id.namespace, id.pod, id.workload = strings.Clone(id.namespace), strings.Clone(id.pod), strings.Clone(id.workload)
 	return id
 }
 
@@ -74,7 +81,7 @@ func (id identity) labels() []labelPair {
 		return strconv.FormatUint(n, 10)
 	}
 	return []labelPair{
-		{"address", id.addr}, {"container", id.container}, {"netns", text(id.netns)}, {"port", text(uint64(max(id.port, 0)))},
+		{"address", id.addr}, {"container", id.container}, {"k8s_namespace", id.namespace}, {"k8s_pod", id.pod}, {"k8s_workload", id.workload}, {"netns", text(id.netns)}, {"port", text(uint64(max(id.port, 0)))},
 		{"process", id.comm}, {"side", id.side}, {"unit", id.unit},
 	}
 }

@@ -44,11 +44,14 @@ func ProgramsOf(o *observe.Observation) map[string]Program {
 			continue
 		}
 		found := Program{Version: p.ProgramVersion, Config: p.ConfigVersion}
-		name := ""
+		name, workload := "", observe.Workload{}
+		if w := o.Kubernetes.WorkloadOf(p.Container); w != nil {
+			workload = *w
+		}
 		if c := containers[p.Container]; c != nil && p.Container != "" {
 			name, found.Image = c.Name, imageOf(c)
 		}
-		name = Service(observe.Called, &observe.Identity{Comm: p.Comm, Unit: p.Unit, ContainerName: name}, 0)
+		name = Service(observe.Called, &observe.Identity{Comm: p.Comm, Unit: p.Unit, ContainerName: name, Workload: workload}, 0)
 		was, known := programs[name]
 		switch {
 		case !known && len(programs) == mostPrograms:

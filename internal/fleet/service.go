@@ -8,11 +8,13 @@ import (
 )
 
 // Service is what an endpoint belongs to, the same name on each host that runs it:
-// its systemd unit, else its container, else its process, and where it answers the
+// its workload in Kubernetes, its systemd unit, else its container, else its process, and where it answers the
 // port: "mariadb:3306". At the calling end it is what calls, without a port.
 func Service(side observe.Side, p *observe.Identity, port int) string {
 	name := p.Comm
 	switch {
+	case p.Workload != (observe.Workload{}):
+		name = p.Workload.Controller()
 	case p.Unit != "":
 		name = strings.TrimSuffix(p.Unit, ".service")
 	case p.ContainerName != "":

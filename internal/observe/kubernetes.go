@@ -49,6 +49,22 @@ type Kubernetes struct {
 	Sources []KubeSource `json:"sources,omitempty"`
 }
 
+// WorkloadOf is whose container that is; nil where that is not known.
+func (k *Kubernetes) WorkloadOf(container string) *Workload {
+	if k == nil || container == "" {
+		return nil
+	}
+	for i := range k.Pods {
+		p := &k.Pods[i]
+		for j := range p.Containers {
+			if p.Containers[j].ID == container {
+				return &Workload{Namespace: p.Namespace, Pod: p.Name, Container: p.Containers[j].Name, Kind: p.Kind, Name: p.Owner, Node: k.Node.Name, Zone: k.Node.Zone}
+			}
+		}
+	}
+	return nil
+}
+
 // KubeSource is one that was asked, and why it did not answer.
 type KubeSource struct {
 	Name  string `json:"name"` // "cri", "kubelet", "api"

@@ -1,6 +1,9 @@
 package observe
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // SchemaObservation identifies the format of a saved Observation. The number
 // grows when a reader of the old format would misread the new one.
@@ -92,7 +95,9 @@ type Filter struct {
 	Port      int    `json:"port,omitempty"`
 	PID       int    `json:"pid,omitempty"`
 	Unit      string `json:"unit,omitempty"`
-	Container string `json:"container,omitempty"`
+	Container string `json:"container,omitempty"` // several of a pod with commas between
+	// Pod is how those were asked for, as ParseWorkloadRef reads it.
+	Pod string `json:"pod,omitempty"`
 }
 
 // InUnit says whether the systemd unit is the one asked for, which may be
@@ -107,8 +112,12 @@ func (f Filter) InContainer(id string) bool {
 	if f.Container == "" {
 		return true
 	}
-	n := min(len(id), len(f.Container))
-	return n > 0 && id[:n] == f.Container[:n]
+	for one := range strings.SplitSeq(f.Container, ",") {
+		if n := min(len(id), len(one)); n > 0 && id[:n] == one[:n] {
+			return true
+		}
+	}
+	return false
 }
 
 // Kind names one sort of reading. A cause declares the kinds it needs; a kind

@@ -231,7 +231,7 @@ func (r *Recorder) add(q *observe.Request) {
 	}
 	r.kept = store.Request{Request: *q, Process: processOf(r.names, q.PID, q.StartNS+q.TotalNS()), Why: why}
 	r.kept.Weight = weight
-	r.kept.PeerWorkload = r.opt.Kube.Peer(q.Peer.Addr(), q.StartNS+q.TotalNS())
+	r.kept.PeerWorkload = r.opt.Kube.PeerOf(&r.kept.Process, q.Peer.Addr(), q.StartNS+q.TotalNS())
 	r.store.AddRequest(&r.kept)
 	for _, s := range r.opt.Sinks {
 		s.Request(&r.kept)
@@ -271,12 +271,13 @@ func (r *Recorder) tickSeconds(ctx context.Context) {
 }
 
 // nameCalled says who answers at a called address.
-func (r *Recorder) nameCalled(e *observe.Endpoint, now time.Time) {
+func (r *Recorder) nameCalled(s *store.Second, now time.Time) {
+	e := &s.Endpoint
 	if r.opt.Kube == nil || e.Side != observe.Called.String() {
 		return
 	}
 	if addr, err := netip.ParseAddr(e.Addr); err == nil {
-		if w := r.opt.Kube.Peer(addr, now.UnixNano()); w != (observe.Workload{}) {
+		if w := r.opt.Kube.PeerOf(&s.Process, addr, now.UnixNano()); w != (observe.Workload{}) {
 			e.Workload = &w
 		}
 	}
@@ -289,7 +290,7 @@ func (r *Recorder) endSecond(now time.Time) {
 	})
 	var seen uint64
 	for i := range list {
-		r.nameCalled(&list[i].Endpoint, now)
+		r.nameCalled(&list[i], now)
 		seen += list[i].Endpoint.Requests
 		r.store.AddSecond(&list[i])
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -12,13 +13,14 @@ import (
 
 // Options say what is shown.
 type Options struct {
-	Every     time.Duration                                    // a new picture; at least 100 ms
-	Master    func(pid int) (master int, comm string)          // folds processes into programs; nil: none
-	ProcessOf func(pid int, at int64) (observe.Identity, bool) // names them in JSON; nil: pid and name only
-	Workload  func(addr netip.Addr, at int64) observe.Workload // who has a called address; nil: nobody knows
-	PID       int                                              // only endpoints of the program with this master; 0 = all
-	Ports     []int                                            // only the services at these ports, and what they call; empty = all
-	Side      observe.Side                                     // only this side; 0 = both
+	Every     time.Duration                                             // a new picture; at least 100 ms
+	Master    func(pid int) (master int, comm string)                   // folds processes into programs; nil: none
+	ProcessOf func(pid int, at int64) (observe.Identity, bool)          // names them in JSON; nil: pid and name only
+	Workload  func(pid int, addr netip.Addr, at int64) observe.Workload // who has an address that a process calls; nil: nobody knows
+	PID       int                                                       // only endpoints of the program with this master; 0 = all
+	Of        func(pid int, at int64) bool                              // only endpoints of these processes; nil: all
+	Ports     []int                                                     // only the services at these ports, and what they call; empty = all
+	Side      observe.Side                                              // only this side; 0 = both
 	NoColor   bool
 }
 
@@ -107,6 +109,9 @@ func (s *sampler) take(now time.Time, last bool) (Snapshot, error) {
 	if s.opt.PID != 0 {
 		snap.Endpoints = ofProcess(snap.Endpoints, s.opt.PID)
 	}
+	if s.opt.Of != nil {
+		snap.Endpoints = slices.DeleteFunc(snap.Endpoints, func(e observe.Endpoint) bool { return !s.opt.Of(e.PID, now.UnixNano()) })
+	}
 	if s.opt.Side != 0 {
 		snap.Endpoints = ofSide(snap.Endpoints, s.opt.Side)
 	}
@@ -117,7 +122,7 @@ func (s *sampler) take(now time.Time, last bool) (Snapshot, error) {
 		if s.opt.Workload == nil || err != nil || e.Side != observe.Called.String() {
 			continue
 		}
-		if w := s.opt.Workload(addr, now.UnixNano()); w != (observe.Workload{}) {
+		if w := s.opt.Workload(e.PID, addr, now.UnixNano()); w != (observe.Workload{}) {
 			e.Workload = &w
 		}
 	}

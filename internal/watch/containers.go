@@ -29,6 +29,12 @@ func engineProcesses(procs []host.ProcSample) []container.Process {
 // of its name. known says that an engine knows it, whether or not it runs.
 func (s *session) resolveContainer() (known bool) {
 	f := &s.opt.Filter
+	if f.Pod != "" {
+		r, _ := observe.ParseWorkloadRef(f.Pod) // it was checked
+		f.Container = s.opt.Kube.Find(s.ctx, r)
+		s.out.Filter = *f
+		return f.Container != ""
+	}
 	if f.Container == "" {
 		return false
 	}

@@ -26,6 +26,8 @@ func (s *session) checkFilter() error {
 	switch {
 	case f.PID != 0 && !find(func(p *host.ProcSample) bool { return p.PID == f.PID }):
 		return &NotFoundError{fmt.Sprintf("there is no process with pid %d", f.PID)}
+	case f.Pod != "" && f.Container == "":
+		return &NotFoundError{fmt.Sprintf("no pod of this node is %q, as far as can be known (see slowray doctor)", f.Pod)}
 	case f.Unit != "" && !find(func(p *host.ProcSample) bool { return f.InUnit(p.Unit) }):
 		return &NotFoundError{fmt.Sprintf("no process runs in unit %q (see systemctl list-units)", f.Unit)}
 	case f.Container != "" && !find(func(p *host.ProcSample) bool { return f.InContainer(p.Container) }):

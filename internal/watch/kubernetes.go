@@ -74,12 +74,23 @@ func (k *kubernetes) end(s *session) {
 		return
 	}
 	at := s.out.Window.Start.UnixNano() + int64(s.out.Window.Seconds*1e9)
-	who := func(addr string) *observe.Workload {
+	in := map[int]observe.Identity{} // by process
+	for i := range s.out.Processes {
+		if o := &s.out.Processes[i]; o.Container != "" {
+			id := observe.Identity{Container: o.Container}
+			if w := p.known.WorkloadOf(o.Container); w != nil {
+				id.Workload = *w
+			}
+			in[o.PID] = id
+		}
+	}
+	who := func(pid int, addr string) *observe.Workload {
 		a, err := netip.ParseAddr(addr)
 		if err != nil {
 			return nil
 		}
-		if w := s.opt.Kube.Peer(a, at); w != (observe.Workload{}) {
+		id := in[pid]
+		if w := s.opt.Kube.PeerOf(&id, a, at); w != (observe.Workload{}) {
 			return &w
 		}
 		return nil
@@ -87,10 +98,10 @@ func (k *kubernetes) end(s *session) {
 	for i := range s.out.Endpoints {
 		e := &s.out.Endpoints[i]
 		if e.Side == observe.Called.String() {
-			e.Workload = who(e.Addr)
+			e.Workload = who(e.PID, e.Addr)
 		}
 		for j := range e.Peers {
-			e.Peers[j].Workload = who(e.Peers[j].Addr)
+			e.Peers[j].Workload = who(e.PID, e.Peers[j].Addr)
 		}
 	}
 }

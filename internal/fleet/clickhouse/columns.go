@@ -118,6 +118,17 @@ var endpointDefs = []columnDef{
 	{"container_name", "String", keyText}, {"unit", "String", keyText},
 }
 
+// workloadDefs are who both ends of an endpoint are in Kubernetes. The rows that seconds
+// are added up in have them by their service.
+var workloadDefs = func() (list []columnDef) {
+	for i := range requestFields {
+		if f := &requestFields[i]; strings.Contains(f.Name, "k8s_") {
+			list = append(list, defOf(f))
+		}
+	}
+	return list
+}()
+
 // sumDefs are schema.Counts, and the parts of the requests' time.
 var sumDefs = func() (list []columnDef) {
 	for _, c := range schema.Counts {
@@ -137,7 +148,7 @@ var histDefs = []columnDef{{"total_histMap", "", buckets}, {"server_histMap", ""
 
 var partsHist = columnDef{"parts_histMap", "", buckets}
 
-var secondDefs = join(hostColumns, []columnDef{{"seconds", "UInt32", keyNumber}}, endpointDefs, sumDefs, histDefs, []columnDef{partsHist})
+var secondDefs = join(hostColumns, []columnDef{{"seconds", "UInt32", keyNumber}}, endpointDefs, workloadDefs, sumDefs, histDefs, []columnDef{partsHist})
 
 var findingDefs = join(hostColumns, []columnDef{
 	{"stop_us", "Int64", rising},

@@ -66,6 +66,16 @@ func (w *secondRows) add(b *fleet.Batch, p fleet.Position, s *store.Second) {
 	c["container"].putText(row, process.Container)
 	c["container_name"].putText(row, process.ContainerName)
 	c["unit"].putText(row, process.Unit)
+	for _, f := range schema.WorkloadFields(&process.Workload) {
+		c[f.Name].putText(row, *f.Value)
+	}
+	if e.Workload != nil {
+		for _, f := range schema.WorkloadFields(e.Workload) {
+			if peer := c["peer_"+f.Name]; peer != nil {
+				peer.putText(row, *f.Value)
+			}
+		}
+	}
 	w.values(e)
 	for i, column := range w.sums {
 		column.put64(row, w.value[i])

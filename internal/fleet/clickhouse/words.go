@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/slowray/slowray/internal/fleet"
@@ -20,6 +21,7 @@ type words struct {
 type serviceKey struct {
 	side             observe.Side
 	unit, name, comm string
+	namespace        string // of a workload, with its name
 	port             int
 }
 
@@ -30,6 +32,8 @@ func (w *words) service(side observe.Side, p *observe.Identity, port int) string
 	}
 	key := serviceKey{side: side, port: port}
 	switch {
+	case p.Workload != (observe.Workload{}):
+		key.namespace, key.name = p.Workload.Namespace, cmp.Or(p.Workload.Name, p.Workload.Pod)
 	case p.Unit != "":
 		key.unit = p.Unit
 	case p.ContainerName != "":
@@ -45,7 +49,7 @@ func (w *words) service(side observe.Side, p *observe.Identity, port int) string
 		s = fleet.Service(side, p, port)
 		// The texts may be the memory of a batch: keep copies.
 		s = strings.Clone(s)
-		key.unit, key.name, key.comm = strings.Clone(key.unit), strings.Clone(key.name), strings.Clone(key.comm)
+		key.unit, key.name, key.comm, key.namespace = strings.Clone(key.unit), strings.Clone(key.name), strings.Clone(key.comm), strings.Clone(key.namespace)
 		w.services[key] = s
 	}
 	return s

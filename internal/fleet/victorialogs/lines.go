@@ -148,7 +148,7 @@ var partNames, splitNames = func() (parts [observe.NumParts]string, split [obser
 
 // The fields of a request in a line: before its parts, and after them.
 var (
-	headFields = schema.Fields("comm", "unit", "container_name", "pid", "netns", "why", "weight", "seq", "status", "http_status", "label", "total_us")
+	headFields = schema.Fields("comm", "unit", "container_name", "k8s_namespace", "k8s_pod", "k8s_workload", "k8s_node", "pid", "netns", "why", "weight", "seq", "status", "http_status", "label", "total_us")
 	tailFields = schema.Fields("bytes_in", "bytes_out", "retrans", "rtt_us", "min_rtt_us")
 )
 
@@ -222,6 +222,11 @@ func (l *lines) second(h *fleet.Host, p fleet.Position, s *store.Second) {
 	l.text("comm", s.Process.Comm)
 	l.text("unit", s.Process.Unit)
 	l.text("container", s.Process.ContainerName)
+	w := &s.Process.Workload
+	l.text("k8s_namespace", w.Namespace)
+	l.text("k8s_pod", w.Pod)
+	l.text("k8s_workload", w.Name)
+	l.text("k8s_node", w.Node)
 	l.some("pid", int64(e.PID))
 	l.some("netns", int64(e.NetNS))
 	l.number("requests", int64(e.Requests))

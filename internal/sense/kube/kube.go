@@ -188,6 +188,43 @@ func (k *Kube) Peer(addr netip.Addr, at int64) observe.Workload {
 	return w
 }
 
+// PeerOf is Peer, of what a process has a connection with. A container that is no pod's
+// may be in another network, where the same addresses are somebody else's.
+func (k *Kube) PeerOf(p *observe.Identity, addr netip.Addr, at int64) observe.Workload {
+	if k == nil || p.Container != "" && p.Workload.Pod == "" {
+		return observe.Workload{}
+	}
+	return k.Peer(addr, at)
+}
+
+// findPatience is how long is waited for the sources to have answered once.
+const findPatience = 3 * time.Second
+
+// Find gives the containers of the pods of this node that are named, as in
+// observe.Filter; empty when there are none.
+func (k *Kube) Find(ctx context.Context, r observe.WorkloadRef) string {
+	if k == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, findPatience)
+	defer cancel()
+	select {
+	case <-k.looked:
+	case <-ctx.Done():
+	}
+	for {
+		known := k.state.window(Query{Start: time.Now()})
+		if ids := known.ContainersOf(r); ids != "" || k.api == nil || k.api.pods.listed.Load() {
+			return ids
+		}
+		select {
+		case <-ctx.Done():
+			return ""
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
 const maxName = 253 // RFC 1123 subdomain: no name of an object is longer
 
 // clip makes a name of others fit to show.

@@ -205,6 +205,15 @@ func TestKubelet(t *testing.T) {
 	if got := k.Container(proxyID[:12], start.Add(-2*time.Minute).UnixNano()); got != in { // the run before
 		t.Errorf("%+v, want %+v", got, in)
 	}
+	for p, want := range map[observe.Identity]observe.Workload{
+		{Comm: "kubelet"}:                              cart, // of the node
+		{Container: cartID[:12], Workload: in}:         cart,
+		{Container: "feedfeedfeed", Comm: "in Docker"}: {},
+	} {
+		if got := k.PeerOf(&p, netip.MustParseAddr("10.1.0.7"), now); got != want {
+			t.Errorf("%+v has a connection with %+v, want %+v", p, got, want)
+		}
+	}
 	if got := k.Peer(netip.MustParseAddr("10.1.0.7"), start.Add(-2*time.Hour).UnixNano()); got != (observe.Workload{}) {
 		t.Errorf("before it had the address: %+v", got)
 	}

@@ -10,7 +10,9 @@ import { query } from "./api.js";
 const MOST = 200; // that are listed
 
 export const place = (e) => `${String(e.addr).includes(":") ? `[${clean(e.addr, 60)}]` : clean(e.addr, 60)}:${e.port}`;
-export const who = (e) => e.process?.container_name || e.process?.name || e.process?.unit?.replace(/\.service$/, "") || e.process?.comm || "unknown";
+// pod is what kubectl calls a workload, empty where that is not known.
+export const pod = (w) => w ? clean(`${w.namespace}/${w.pod || w.name}`, 120) : "";
+export const who = (e) => pod(e.process?.workload) || e.process?.container_name || e.process?.name || e.process?.unit?.replace(/\.service$/, "") || e.process?.comm || "unknown";
 export const weight = (e) => (e.requests || 0) * mean(e);
 
 // mean is the mean total of an endpoint's requests in µs, from its ledger.

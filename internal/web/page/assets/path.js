@@ -4,12 +4,12 @@
 import { h, s, name, clean, tells } from "./dom.js";
 import { micros, percent, plural, ticks } from "./figure.js";
 import { shares } from "./parts.js";
-import { about } from "./endpoints.js";
+import { about, pod } from "./endpoints.js";
 import { began } from "./requests.js";
 
-const process = (r) => r.process?.container_name || r.process?.comm || "unknown";
-const answers = (hop) => hop.served ? process(hop.served) : `${clean(hop.called.peer_addr, 60)}:${hop.called.peer_port}`;
-const asks = (hop) => hop.called ? process(hop.called) : clean(hop.served.peer_addr, 60);
+const process = (r) => pod(r.process?.workload) || r.process?.container_name || r.process?.comm || "unknown";
+const answers = (hop) => hop.served ? process(hop.served) : pod(hop.called.peer_workload) || `${clean(hop.called.peer_addr, 60)}:${hop.called.peer_port}`;
+const asks = (hop) => hop.called ? process(hop.called) : pod(hop.served.peer_workload) || clean(hop.served.peer_addr, 60);
 
 // steps are the hops with where they begin and how long they took, in µs from the
 // beginning of the first. Who answered knows most of it: where the record of that end

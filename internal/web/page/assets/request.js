@@ -5,6 +5,7 @@ import { micros, percent, small, bytes, count, plural, ticks } from "./figure.js
 import { clock, ago } from "./clock.js";
 import { parts, serverParts, ackDelay, words, flags, shares } from "./parts.js";
 import { began, status, failed } from "./requests.js";
+import { pod } from "./endpoints.js";
 import { chains } from "./chain.js";
 import { card, sorted } from "./findings.js";
 import { Flame } from "./flamegraph.js";
@@ -105,7 +106,7 @@ export default function view(app) {
     const own = typeof d.wait === "object" && d.wait ? d.wait.chains || d.wait : null;
     fill(element,
       h("div", { class: "bar" }, h("a", { class: "act", href: app.address({ view: "requests" }) }, "‹ Requests"), h("span", { class: "grow" }), h("a", { class: "act", href: app.address({ view: "timeline", ep: key || app.route.ep, from: t - pad * 4, to: t + pad * 4, last: null, sel: [t, t + Math.max(1, r.total_us / 1e6)] }) }, "On the time line"), save(r, d)),
-      h("h1", {}, h("span", {}, micros(r.total_us)), h("span", { class: "soft" }, r.side === "served" ? " answered by " : " called by "), name(p.container_name || p.comm || "an unknown process"), " ", h("bdi", { class: "name mono soft" }, ep)),
+      h("h1", {}, h("span", {}, micros(r.total_us)), h("span", { class: "soft" }, r.side === "served" ? " answered by " : " called by "), name(pod(p.workload) || p.container_name || p.comm || "an unknown process"), " ", h("bdi", { class: "name mono soft" }, ep)),
       r.label ? h("p", { class: "label" }, name(r.label, "mono")) : null,
       h("p", { class: "summary" }, d.hops?.length > 1 ? spent(d.hops) : summary(r)),
       d.hops?.length ? [h("h2", {}, route(d.hops)), path(app, d.hops, r.id), h("p", { class: "soft joined" }, note(d.hops)), h("h2", {}, "Its own parts")] : null,
@@ -127,6 +128,8 @@ export default function view(app) {
 function facts(r, t) {
   const p = r.process || {}, list = [["began", `${clock(t, 1)} (${ago(t)})`], ["status", h("span", { class: failed(r) ? "bad" : "" }, status(r))], [r.side === "served" ? "client" : "from", name(r.side === "served" ? `${r.peer_addr}:${r.peer_port}` : `${r.addr}:${r.port}`, "mono")],
     ["process", [name(p.comm || "–"), p.pid ? ` ${p.pid}` : ""]], ["on its connection", `number ${count(r.seq)}`], ["received", bytes(r.bytes_in)], ["sent", bytes(r.bytes_out)], ["round trip", micros(r.rtt_us)], ["smallest round trip", micros(r.min_rtt_us)], ["retransmitted", plural(r.retrans || 0, "segment")]];
+  if (p.workload) list.push(["pod", name([pod(p.workload), `${p.workload.kind} ${p.workload.name}`, p.workload.node].filter(Boolean).join(", "))]);
+  if (r.peer_workload) list.push(["other end", name([pod(r.peer_workload), `${r.peer_workload.kind} ${r.peer_workload.name}`, r.peer_workload.node].filter(Boolean).join(", "))]);
   if (p.container || p.container_name) list.push(["container", name(p.container_name || p.container)]);
   if (p.unit) list.push(["unit", name(p.unit)]);
   if (r.weight > 1) list.push(["stands for", `${count(r.weight)} requests (sampled)`]);

@@ -4,7 +4,7 @@ import { h, s, name, clean, steady, empty, quiet, choice, tells } from "./dom.js
 import { micros, count, percent, plural } from "./figure.js";
 import { moment, other } from "./clock.js";
 import { shares } from "./parts.js";
-import { about } from "./endpoints.js";
+import { about, pod } from "./endpoints.js";
 import { query } from "./api.js";
 import { menu } from "./export.js";
 import { mini, length, route, where } from "./path.js";
@@ -53,8 +53,8 @@ export function rows(app, list, { brief = false } = {}) {
     h("tbody", {}, list.map((r) => h("tr", { data: { go: r.id }, on: { click: (e) => { if (!e.target.closest("a")) location.hash = open(r); } } },
       h("td", { class: "when" }, h("a", { href: open(r), "data-key": r.id, title: other(began(r), 1) }, moment(began(r), 1))),
       brief ? null : h("td", { class: "ep" }, h("span", { class: `way ${r.side}` }, r.side === "served" ? "in" : "out"), r.hops ? route(r.hops, true)
-        : [name(r.process?.container_name || r.process?.comm || "?", "strong"), " ", h("bdi", { class: "mono soft name" }, r.side === "called" ? `${clean(r.peer_addr, 60)}:${r.peer_port}` : `${clean(r.addr, 60)}:${r.port}`)]),
-      h("td", { class: "mono soft client" }, r.side === "called" ? `${clean(r.addr, 60)}:${r.port}` : `${clean(r.peer_addr, 60)}:${r.peer_port}`),
+        : [name(pod(r.process?.workload) || r.process?.container_name || r.process?.comm || "?", "strong"), " ", h("bdi", { class: "mono soft name" }, r.side === "called" ? `${clean(r.peer_addr, 60)}:${r.peer_port}` : `${clean(r.addr, 60)}:${r.port}`)]),
+      h("td", { class: "mono soft client" }, r.side === "called" ? `${clean(r.addr, 60)}:${r.port}` : pod(r.peer_workload) || `${clean(r.peer_addr, 60)}:${r.peer_port}`),
       h("td", { class: failed(r) ? "bad" : "" }, status(r)),
       h("td", { class: "n strong" }, micros(r.total_us), r.weight > 1 ? h("small", { class: "soft", title: `stands for ${r.weight} requests like it` }, ` ×${count(r.weight)}`) : null),
       h("td", { class: "where" }, r.hops ? mini(r.hops, most) : bar(r, most), h("span", { class: "soft" }, label(r) ? [name(label(r), "mono label"), " · "] : null, r.hops ? where(r.hops) : top(r), r.retrans > 0 ? ` · ${r.retrans} retransmitted` : ""))))));
