@@ -80,8 +80,8 @@ var staleEndpoint = podCause(StaleEndpoint, "Clients connect to a pod that is go
 func (v *View) restartClients(a *aim) []shell.Command {
 	var out []shell.Command
 	for _, o := range v.outcomes().all {
-		if at := v.podOfProcess(o.pid); o.vain() >= fewAffected && a.addrs[address(o.addr).Unmap()] && at.pod != nil {
-			out = append(out, at.edit("restart it", shell.Line("rollout restart"), shell.Command{}))
+		if at := v.podOfProcess(o.pid); o.vain() >= fewAffected && a.addrs[address(o.addr).Unmap()] && at.rollsOut() {
+			out = append(out, at.edit("", shell.Line("rollout restart"), shell.Command{}))
 		}
 	}
 	return unique(out)
@@ -124,22 +124,40 @@ var terminatedBeforeDrain = podCause(TerminatedBeforeDrain, "A pod ended before 
 	})
 })
 
-// ofGone makes a sign of each pod that somebody asked to end and of which is says so.
+// ofGone makes a sign of the pods of each workload that somebody asked to end and of which is
+// says so; fill completes it for the first of them.
 func (v *View) ofGone(is func(*observe.Pod) bool, fill func(*observe.Pod, *sign)) []sign {
-	var out []sign
+	var pods []*observe.Pod
 	for i := range v.Kubernetes.Pods {
-		p := &v.Kubernetes.Pods[i]
-		if p.DeletedAt == 0 || !is(p) {
+		if p := &v.Kubernetes.Pods[i]; p.DeletedAt != 0 && is(p) {
+			pods = append(pods, p)
+		}
+	}
+	slices.SortStableFunc(pods, func(a, b *observe.Pod) int { return cmp.Compare(a.DeletedAt, b.DeletedAt) })
+	var out []sign
+	done := map[*observe.Pod]bool{}
+	for _, p := range pods {
+		if done[p] {
 			continue
 		}
-		s := sign{at: inPod{pod: p, node: &v.Kubernetes.Node}, to: &aim{map[*observe.Pod]bool{p: true}, map[netip.Addr]bool{}}}
+		s := sign{at: inPod{pod: p, node: &v.Kubernetes.Node}, to: &aim{map[*observe.Pod]bool{}, map[netip.Addr]bool{}}}
 		if own := slices.IndexFunc(p.Containers, func(c observe.PodContainer) bool { return !c.Init }); own >= 0 {
 			s.at.container = &p.Containers[own]
 		}
-		if !p.HostNetwork && !v.taken(p) {
-			s.to.add(p.IPs)
+		all := v.replicas(p)
+		for _, o := range pods {
+			if !slices.Contains(all, o) {
+				continue
+			}
+			done[o], s.to.pods[o] = true, true
+			if !o.HostNetwork && !v.taken(o) {
+				s.to.add(o.IPs)
+			}
 		}
 		fill(p, &s)
+		if n := len(s.to.pods); n > 1 {
+			s.evidence = append(s.evidence, Evidence{Fact: "pods of it that were asked to end", Value: n, Unit: "pods", Source: "metadata.deletionTimestamp"})
+		}
 		out = append(out, s)
 	}
 	return out

@@ -188,6 +188,11 @@ var specs = map[string]string{
 	"ReplicaSet": "spec.template.spec", "ReplicationController": "spec.template.spec", "CronJob": "spec.jobTemplate.spec.template.spec",
 }
 
+// rollsOut says that kubectl rollout knows the kind of what the pod belongs to.
+func (at inPod) rollsOut() bool {
+	return at.pod != nil && at.pod.Owner != "" && slices.Contains([]string{"Deployment", "StatefulSet", "DaemonSet"}, at.pod.Kind)
+}
+
 // spec is the way to the pod's specification in the manifest that a person edits.
 func (at inPod) spec() string {
 	if way, known := specs[at.pod.Kind]; known {
@@ -230,7 +235,7 @@ func (at inPod) only(rest shell.Command) shell.Command {
 	if at.container == nil {
 		return rest
 	}
-	return shell.Line("-c %s", shell.Word(at.container.Name)).Then(rest)
+	return shell.Line("-c %s", shell.KubeName(at.container.Name)).Then(rest)
 }
 
 // patch changes the pod's specification, by a strategic merge.
@@ -245,6 +250,9 @@ func (at inPod) patch(field string, spec map[string]any) shell.Command {
 func (at inPod) patchContainer(field string, fields map[string]any) shell.Command {
 	if at.container == nil {
 		return shell.Line("# in the manifest of %s: %s", at.workload().Text(), at.field(field))
+	}
+	if c := shell.Line("kubectl %s", shell.KubeName(at.container.Name)); c.IsNote() {
+		return c
 	}
 	fields["name"] = at.container.Name
 	return at.patch(at.field(field), map[string]any{"containers": []any{fields}})

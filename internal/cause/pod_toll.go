@@ -135,24 +135,35 @@ func (v *View) tollOf(a *aim, since float64, kinds tollKind) (t toll, ok bool) {
 }
 
 // cutByServer is how many requests of an endpoint got no whole answer from a moment of the
-// window on, and were not given up by the client, as far as the last that failed tell.
+// window on, and were not given up by the client: by their flags, and by the last that
+// failed, which may all be those of a load that ended.
 func (v *View) cutByServer(l *ledger, since float64) uint64 {
 	from := v.Window.Start.UnixNano() + int64(since*1e9)
-	var seen, cut float64
+	var seen, cut, after float64
 	for i := range l.Failed {
 		s := &l.Failed[i]
 		if !hasFlag(s, observe.FlagUnanswered) && !hasFlag(s, observe.FlagTruncated) {
 			continue
 		}
 		seen++
-		if !hasFlag(s, observe.FlagHalfClosed) && (since <= 0 || s.StartNS+s.TotalNS >= from) {
-			cut++
+		if hasFlag(s, observe.FlagHalfClosed) {
+			continue
+		}
+		cut++
+		if s.StartNS+s.TotalNS >= from {
+			after++
 		}
 	}
-	if seen == 0 && since <= 0 {
-		seen, cut = 1, 1 // no example was kept
+	lost := float64(l.lostRequests())
+	n := max(lost-float64(l.affected(observe.FlagHalfClosed)), ratio(cut, seen)*lost)
+	switch {
+	case since <= 0:
+	case cut > 0:
+		n *= ratio(after, cut)
+	default: // no example was kept: it was as likely at any time
+		n *= ratio(v.Window.Seconds-since, v.Window.Seconds)
 	}
-	return uint64(ratio(cut, seen) * float64(l.lostRequests()))
+	return uint64(max(n, 0))
 }
 
 // overloaded says that the requests of an endpoint wait, noticeably, for somebody who works

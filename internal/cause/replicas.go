@@ -42,7 +42,7 @@ var replicasMissing = podCause(ReplicasMissing, "Pods of a workload do not start
 			if at.container.Restarts > 0 {
 				s.fix.Commands = append(s.fix.Commands, shell.Line("kubectl -n %s logs %s --previous", shell.Word(p.Namespace), shell.Operand(p.Name)).Then(at.only(shell.Command{})))
 			}
-			if p.Kind == "Deployment" || p.Kind == "StatefulSet" || p.Kind == "DaemonSet" {
+			if at.rollsOut() {
 				s.fix.Commands = append(s.fix.Commands, at.edit("", shell.Line("rollout undo"), shell.Command{}).Note("if it is new"))
 			}
 			out = append(out, s)

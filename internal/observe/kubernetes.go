@@ -58,7 +58,8 @@ func (k *Kubernetes) WorkloadOf(container string) *Workload {
 		p := &k.Pods[i]
 		for j := range p.Containers {
 			if p.Containers[j].ID == container {
-				return &Workload{Namespace: p.Namespace, Pod: p.Name, Container: p.Containers[j].Name, Kind: p.Kind, Name: p.Owner, Node: k.Node.Name, Zone: k.Node.Zone}
+				w := p.Workload(p.Containers[j].Name, &k.Node)
+				return &w
 			}
 		}
 	}

@@ -222,3 +222,15 @@ func TestUndecided(t *testing.T) {
 		t.Error("a capture that shows nothing is not decided")
 	}
 }
+
+// TestSubjectInPod: a container of a pod is called what kubectl calls its workload.
+func TestSubjectInPod(t *testing.T) {
+	s := &cause.Subject{Kind: "process", PID: 7, Comm: "app", Port: 80, Container: "3c5a6e1f0c2b", Workload: observe.Workload{Namespace: "shop", Pod: "cart-5d9-a", Container: "app", Kind: "Deployment", Name: "cart"}}
+	if got, want := SubjectText(s), "app (pid 7), deploy/cart (ns shop), container app, port 80"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	s.Workload = observe.Workload{Namespace: "shop", Pod: "job\x1b[31m", Kind: "Pod"}
+	if got := SubjectText(s); strings.ContainsRune(got, 0x1b) {
+		t.Errorf("%q", got)
+	}
+}

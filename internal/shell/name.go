@@ -127,6 +127,17 @@ func (h Host) check() error {
 	return nil
 }
 
+// KubeName is the name of a container or an object of Kubernetes: the API server takes no
+// others (RFC 1123), and in a patch they stand within JSON.
+type KubeName string
+
+func (n KubeName) check() error {
+	if !within(string(n), "-.") || strings.HasPrefix(string(n), "-") {
+		return fmt.Errorf("%s is no name of Kubernetes", Show(string(n)))
+	}
+	return nil
+}
+
 // within says that text is of letters, digits and the bytes of others, and not
 // empty.
 func within(text, others string) bool {

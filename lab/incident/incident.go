@@ -103,6 +103,9 @@ func (i Incident) Needs() []string {
 	if setup.Workers.Asks {
 		needs = append(needs, "python3")
 	}
+	if setup.Pod.Deployment != "" {
+		needs = append(needs, "curl")
+	}
 	if setup.Desk.Traced || setup.Desk.Aside {
 		needs = append(needs, "strace")
 	}
@@ -157,7 +160,7 @@ func All() []Incident {
 		blackHoles(), blackHoleControls(), routers(), routerControls(), tracking(), trackingControls(),
 		hostLacks(), hostWaits(), hostControls(), userSpace(), mapLocks(), shortOfMemory(), kernelControls(),
 		webServers(), webServerControls(),
-		computing(), computingControls())
+		computing(), computingControls(), pods())
 }
 
 // Find gives the incident of that name.

@@ -47,6 +47,9 @@ func (s *starter) errand() error {
 	if s.v.Errand.Restarted {
 		args = []string{"sh", "-c", "while :; do " + strings.Join(args, " ") + "; done"}
 	}
+	if s.v.Pod.Deployment != "" {
+		return s.pod(args...)
+	}
 	return s.run(s.v.FrontPort, "errands", args...)
 }
 

@@ -107,6 +107,7 @@ type Setup struct {
 	Desk  Desk // DeskApp
 
 	Errand Errand // ErrandApp
+	Pod    Pod    // … which runs in a pod
 	Around Around
 
 	Workers Workers // Apache, UWSGI, NginxGunicorn, HAProxyWeb, Tomcat; its Code also NginxFPM

@@ -44,6 +44,8 @@ type kubelet struct {
 	token  string // file of the one to show; empty on the read-only port
 	client *http.Client
 
+	looking sync.Mutex
+
 	mu    sync.Mutex
 	pods  map[string]*pod
 	known time.Time
@@ -90,6 +92,20 @@ func client(tls *tls.Config) *http.Client {
 
 // look asks once.
 func (k *kubelet) look(ctx context.Context) error {
+	k.looking.Lock()
+	defer k.looking.Unlock()
+	return k.ask(ctx)
+}
+
+// again asks unless somebody does already. Its source says why it does not answer.
+func (k *kubelet) again(ctx context.Context) {
+	if k.looking.TryLock() {
+		defer k.looking.Unlock()
+		_ = k.ask(ctx)
+	}
+}
+
+func (k *kubelet) ask(ctx context.Context) error {
 	now := time.Now()
 	pods, err := k.list(ctx)
 	k.mu.Lock()

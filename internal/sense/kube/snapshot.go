@@ -54,6 +54,9 @@ func (k *Kube) Window(ctx context.Context, q Query) (*observe.Kubernetes, []erro
 	if !k.node.Load() {
 		return nil, nil
 	}
+	if k.kubelet != nil && !k.told() {
+		k.kubelet.again(ctx) // what happened within the window
+	}
 	out := k.state.window(q)
 	if k.api != nil && k.api.core != nil {
 		k.api.window(ctx, out, q.Start)

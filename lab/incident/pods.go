@@ -1,0 +1,52 @@
+package incident
+
+import (
+	"time"
+
+	"github.com/slowray/slowray/lab/load"
+	"github.com/slowray/slowray/lab/server"
+)
+
+// pods is services in pods of a node whose kubelet is a stand-in: there is no API server,
+// so that nothing tells of services, autoscalers and events.
+func pods() []Incident {
+	in := func(code string, pod server.Pod) func() server.Setup {
+		pod.Deployment, pod.Container = "cart", "app"
+		return on(errand(code), func(s *server.Setup) { s.Pod = pod })
+	}
+	// Who begins reads its caches first, as most do: what an end costs is good answers.
+	const (
+		computes = "def request(n):\n    sum(range(1_200_000))\n"
+		waits    = "def begin():\n    time.sleep(2)\ndef request(n):\n    time.sleep(random.uniform(1.1, 1.8))\n"
+		brief    = "def begin():\n    time.sleep(1)\ndef request(n):\n    time.sleep(0.2)\n"
+	)
+	return []Incident{{
+		Name:    "pod-cpu-limit",
+		Summary: "a service computes for each request, and the CPU limit of its container throttles it",
+		Setup:   in(computes, server.Pod{}),
+		Load:    load.Load{Conns: 4, Think: 40 * time.Millisecond},
+		Faults: []Fault{{Name: "limit", Cause: "cpu-quota-throttled", Says: "spec.template.spec.containers[name=app].resources.limits.cpu",
+			Text: "resources.limits.cpu: 200m", Inject: func(s *server.Setup) { s.Pod.CPUs = 0.2 }}},
+	}, {
+		Name:    "pod-cpu-limit-probe",
+		Summary: "the CPU limit of a container makes it answer so late that its liveness probe kills it",
+		Setup:   in(computes, server.Pod{Timeout: 1}),
+		Load:    load.Load{Conns: 16, Think: 40 * time.Millisecond},
+		Faults: []Fault{{Name: "limit", Cause: "cpu-quota-throttled", Says: "kubectl -n shop set resources deployment/cart -c app --limits=cpu=",
+			Text: "resources.limits.cpu: 100m, with a liveness probe of 1 s", Inject: func(s *server.Setup) { s.Pod.CPUs = 0.1 }}},
+	}, {
+		Name:    "liveness-probe-kills",
+		Summary: "requests take 1.1 to 1.8 s, and the liveness probe waits 1 s: the kubelet ends the container again and again",
+		Setup:   in(waits, server.Pod{Timeout: 5}),
+		Load:    load.Load{Conns: 20, Think: 20 * time.Millisecond},
+		Faults: []Fault{{Name: "probe", Cause: "liveness-probe-kills", Alongside: []string{"application-sleep", "request-waves"}, Says: "livenessProbe.timeoutSeconds",
+			Text: "livenessProbe.timeoutSeconds: 1", Inject: func(s *server.Setup) { s.Pod.Timeout = 1 }}},
+	}, {
+		Name:    "terminated-before-drain",
+		Summary: "a pod after the other is replaced, and each ends with requests in hand",
+		Setup:   in(brief, server.Pod{}),
+		Load:    load.Load{Conns: 20, Think: 20 * time.Millisecond},
+		Faults: []Fault{{Name: "roll-out", Cause: "terminated-before-drain", Alongside: []string{"application-sleep"}, Says: "preStop",
+			Text: "a roll-out every two seconds, without a preStop hook", Inject: func(s *server.Setup) { s.Pod.RollOut = 2 * time.Second }}},
+	}}
+}
