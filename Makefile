@@ -17,7 +17,7 @@ build: bin/slowray bin/slowray-lab  ## build slowray and slowray-lab, which is s
 
 # The list is in the order of this file.
 help: ## list the targets
-	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z][a-z0-9-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 # Not with -trimpath: then all would be compiled once more for the tests.
 bin/slowray bin/slowray-lab: go.mod $(GO_FILES) $(wildcard internal/bpf/*.o)

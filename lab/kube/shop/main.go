@@ -51,11 +51,11 @@ func main() {
 	}
 }
 
-// drain is how long a server that was told to end still serves: endpoints are updated
+// drain is how long a server still serves after SIGTERM: endpoints are updated
 // meanwhile.
 const drain = 2 * time.Second
 
-// serve answers each request by what work gives, until it is told to end.
+// serve answers each request by what work gives, until SIGTERM.
 func serve(ctx context.Context, work func(*http.Request) error) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok\n") })
@@ -126,7 +126,7 @@ func order(ctx context.Context, stock string) error {
 var sink atomic.Int64
 
 // self is this pod.
-var self, _ = os.Hostname() // without one nothing is told of it
+var self, _ = os.Hostname() // empty where that is not known
 
 func get(ctx context.Context, client *http.Client, url string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
