@@ -11,13 +11,13 @@ BUILT = $(if $(VERSION),-X main.built=$(VERSION))
 
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 
-.PHONY: help run demo fleet-demo screenshots scoreboard build deb rpm image plugin release release-check generate manifests docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
+.PHONY: help run demo fleet-demo k8s-demo screenshots scoreboard build deb rpm image plugin release release-check generate manifests docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray bin/slowray-lab  ## build slowray and slowray-lab, which is slowray lab
 
 # The list is in the order of this file.
 help: ## list the targets
-	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z][a-z0-9-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 # Not with -trimpath: then all would be compiled once more for the tests.
 bin/slowray bin/slowray-lab: go.mod $(GO_FILES) $(wildcard internal/bpf/*.o)
@@ -37,6 +37,10 @@ fleet-demo: build  ## many hosts on one machine: what is slow, and where it come
 	@script/setup.sh fleet-demo
 	@script/build.sh bin/fleetdemo ./lab/fleetdemo
 	@bin/fleetdemo -slowray bin/slowray
+
+k8s-demo: build  ## a Kubernetes node on this machine, with slowray on it by its chart, and a fault by manifest
+	@script/setup.sh go k8s
+	@parts=$$(script/kube.sh) && go run ./lab/kubedemo -parts "$$parts" -slowray bin/slowray
 
 RESULTS ?= docs/scoreboard.jsonl
 
@@ -95,8 +99,9 @@ test: build check check-generated  ## the tests, with a sample of incidents and 
 	@script/setup.sh test lab
 	script/test.sh
 
-test-all: build check check-generated  ## every test: all incidents, kernels, a fresh machine, and what slowray costs
-	@script/setup.sh test lab
+test-all: build check check-generated  ## every test: all incidents, kernels, a Kubernetes node, a fresh machine, and what slowray costs
+	@script/setup.sh test lab k8s
+	script/kube.sh >/dev/null
 	LAB_INCIDENTS=all script/test.sh
 	script/kernels.sh
 	ARCH=arm64 script/kernels.sh

@@ -5,8 +5,8 @@
 #
 # go: the Go toolchain of go.mod; fast: for make test-fast; demo, fleet-demo: for
 # these; lab: for all incidents; test: for the other tests; bench, fresh, generate,
-# release: for make bench, test-fresh, generate and release; kernels-amd64, kernels-arm64:
-# for make test-kernels.
+# release, k8s: for make bench, test-fresh, generate, release and k8s-demo; kernels-amd64,
+# kernels-arm64: for make test-kernels.
 set -eu
 cd "$(dirname "$0")/.."
 . script/progress.sh
@@ -40,9 +40,14 @@ packages() {
 	kernels-amd64) echo qemu-system-x86 busybox-static xz-utils gcc libc6-dev ;;
 	kernels-arm64) echo qemu-system-arm busybox-static xz-utils zstd gcc-aarch64-linux-gnu libc6-dev-arm64-cross ;;
 	release) echo rpm ;;
+	k8s)
+		echo containernetworking-plugins iptables conntrack nftables util-linux
+		# As docker.io, which depends on them.
+		command -v containerd >/dev/null 2>&1 || echo containerd runc
+		;;
 	generate) echo clang-19 llvm-19 libbpf-dev ;;
 	*)
-		echo "setup: unknown part $1 (go, fast, demo, fleet-demo, test, lab, bench, fresh, kernels-amd64, kernels-arm64, generate, release)" >&2
+		echo "setup: unknown part $1 (go, fast, demo, fleet-demo, test, lab, bench, fresh, kernels-amd64, kernels-arm64, generate, release, k8s)" >&2
 		exit 1
 		;;
 	esac

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/slowray/slowray/lab/kube"
+)
+
+func main() {
+	kube.InitMain()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	err := demo(ctx)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		os.Exit(130) // as a shell tells of Ctrl-C
+	default:
+		fmt.Fprintln(os.Stderr, "kubedemo:", err)
+		os.Exit(1)
+	}
+}
+
+// fault is what somebody does to the Deployment cart, and what the answer has to name.
+type fault struct {
+	text  string
+	patch []byte
+	want  []string
+	// shown waits until the fault has something to show.
+	shown func(context.Context, *kube.Client) error
+}
+
+var faults = []fault{
+	{
+		"somebody lowers the CPU limit of cart to 50m", kube.CartCPULimit,
+		[]string{"deploy/cart", "[cpu-quota-throttled]", "--limits=cpu="},
+		func(ctx context.Context, c *kube.Client) error {
+			return c.RolledOut(ctx, kube.ShopNamespace, "cart")
+		},
+	},
+	{
+		"the limit is back; somebody points the liveness probe of cart at /audit, with a timeout of 1 s", kube.CartLiveness,
+		[]string{"deploy/cart", "[liveness-probe-kills]", "livenessProbe"},
+		func(ctx context.Context, c *kube.Client) error {
+			return c.Restarted(ctx, kube.ShopNamespace, "cart")
+		},
+	},
+}
+
+// patience is how long a roll-out, or a fault, may take to show.
+const patience = 3 * time.Minute
+
+func demo(ctx context.Context) (err error) {
+	parts := flag.String("parts", "", "the directory that script/kube.sh prints")
+	slowray := flag.String("slowray", "bin/slowray", "the program to show")
+	hold := flag.Bool("hold", false, "only bring up the node with shop and slowray, and hold them until Ctrl-C")
+	flag.Parse()
+	began := time.Now()
+	say := func(text string) { fmt.Printf("%4d s  %s\n", int(time.Since(began).Seconds()), text) }
+	say("making images of the shop and of slowray")
+	tools, err := kube.BuildSlowray(ctx, *slowray)
+	if err != nil {
+		return err
+	}
+	defer tools.Close()
+	say("a Kubernetes node on this machine")
+	n, err := kube.StartShop(ctx, kube.Options{Parts: *parts, Images: []kube.Image{tools.Image}, Say: func(text string) { say("  " + text) }})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, n.Close())
+		say("all is ended and removed")
+	}()
+	c, err := n.Client()
+	if err != nil {
+		return err
+	}
+	soon, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	say("the shop: client asks cart, cart asks stock")
+	if err := c.Deploy(soon); err != nil {
+		return err
+	}
+	say("helm install slowray packaging/helm/slowray")
+	if err := n.InstallSlowray(soon, tools); err != nil {
+		return err
+	}
+	if *hold {
+		say("up; Ctrl-C ends it. To look at it:")
+		fmt.Println("        " + strings.Join(n.Enter(), " ") + " kubectl get pods -A -o wide")
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-n.Gone():
+			return n.Err()
+		}
+	}
+	for _, f := range faults {
+		if err := show(ctx, say, n, c, tools, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// show injects a fault into a shop that is well, and asks why it is slow.
+func show(ctx context.Context, say func(string), n *kube.Node, c *kube.Client, tools *kube.Tools, f fault) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := c.Deploy(ctx); err != nil {
+		return err
+	}
+	say(f.text)
+	if err := c.Patch(ctx, kube.ShopNamespace, "cart", f.patch); err != nil {
+		return err
+	}
+	if err := f.shown(ctx, c); err != nil {
+		return err
+	}
+	say("kubectl slowray why -n shop deploy/cart")
+	fmt.Println()
+	answer, err := n.Why(ctx, tools, "-n", kube.ShopNamespace, "deploy/cart")
+	if err != nil {
+		return err
+	}
+	fmt.Println(answer)
+	for _, want := range f.want {
+		if !strings.Contains(answer, want) {
+			return fmt.Errorf("the answer does not name %s", want)
+		}
+	}
+	return nil
+}
