@@ -138,7 +138,7 @@ func (h *pastAnswers) close() {
 // asking are the commands that an assistant may have run, with the flags that it may
 // choose: none of them changes anything.
 var asking = map[string][]string{
-	"why":       {"--json", "--for", "--at", "--port", "--pid", "--unit", "--container"},
+	"why":       {"--json", "--for", "--at", "--port", "--pid", "--unit", "--container", "--pod"},
 	"top":       {"--json", "--once", "--every"},
 	"requests":  {"--format", "--for", "--port"},
 	"prove":     {"--json", "--port", "--pid", "--unit", "--container"},

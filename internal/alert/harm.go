@@ -65,12 +65,17 @@ type serviceKey struct {
 
 func newDetector() *detector { return &detector{services: map[serviceKey]*usual{}} }
 
-// serviceName names a service as alerts do.
-func serviceName(comm, addr string, port int) string {
-	if comm == "" {
+// serviceName names a service as alerts do: by its workload in Kubernetes, else by its
+// process, else by its address.
+func serviceName(w *observe.Workload, comm, addr string, port int) string {
+	name := comm
+	if w != nil && *w != (observe.Workload{}) {
+		name = w.Controller()
+	}
+	if name == "" {
 		return net.JoinHostPort(addr, strconv.Itoa(port))
 	}
-	return comm + ":" + strconv.Itoa(port)
+	return name + ":" + strconv.Itoa(port)
 }
 
 // second takes in what each endpoint did in a second, and gives who suffers.
@@ -91,7 +96,7 @@ func (d *detector) second(endpoints []store.Second) (harms []Harm) {
 			d.services[key] = u
 		}
 		met[key] = true
-		u.take(serviceName(e.Comm, e.Addr, e.Port), e)
+		u.take(serviceName(&endpoints[i].Process.Workload, e.Comm, e.Addr, e.Port), e)
 	}
 	for key, u := range d.services {
 		if !met[key] { // nobody asks it: its clients may have gone

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // open is an incident that is not over.
@@ -177,13 +178,29 @@ func (x *incidents) suffer(o *open, v *cause.Victim, r *diagnose.Report, minutes
 	for _, h := range v.Harms {
 		bad += h.Requests
 	}
-	s := Service{Name: serviceName(v.Comm, v.Addr, v.Port), Lost: v.Lost / minutes}
-	for i := range r.Endpoints {
-		if e := &r.Endpoints[i]; e.Side == v.Side && e.NetNS == v.NetNS && e.Port == v.Port && e.Requests != nil && *e.Requests > 0 {
-			s.Share = min(1, float64(bad)/float64(*e.Requests))
-		}
+	s := Service{Name: victimName(v, r), Lost: v.Lost / minutes}
+	if e := endpointOf(v, r); e != nil && e.Requests != nil && *e.Requests > 0 {
+		s.Share = min(1, float64(bad)/float64(*e.Requests))
 	}
 	o.note(s)
+}
+
+// endpointOf is the row of a victim; nil where it has none.
+func endpointOf(v *cause.Victim, r *diagnose.Report) *diagnose.Endpoint {
+	for i := range r.Endpoints {
+		if e := &r.Endpoints[i]; e.Side == v.Side && e.NetNS == v.NetNS && e.Port == v.Port {
+			return e
+		}
+	}
+	return nil
+}
+
+// victimName names a victim as serviceName does.
+func victimName(v *cause.Victim, r *diagnose.Report) string {
+	if e := endpointOf(v, r); e != nil && e.Process != nil && v.Side == observe.Served.String() {
+		return serviceName(e.Process.Workload, v.Comm, v.Addr, v.Port)
+	}
+	return serviceName(nil, v.Comm, v.Addr, v.Port)
 }
 
 // describe says what it is.
@@ -218,7 +235,7 @@ func (x *incidents) adopt(key string, f *cause.Finding, r *diagnose.Report, firs
 		if strings.HasSuffix(s.Name, ":"+strconv.Itoa(f.Subject.Port)) {
 			return true
 		}
-		return first && slices.ContainsFunc(r.Account.Victims, func(v cause.Victim) bool { return s.Name == serviceName(v.Comm, v.Addr, v.Port) })
+		return first && slices.ContainsFunc(r.Account.Victims, func(v cause.Victim) bool { return s.Name == victimName(&v, r) })
 	}
 	for _, o := range x.Open {
 		if o.Key == "" && slices.ContainsFunc(o.Services, about) {

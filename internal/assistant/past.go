@@ -84,6 +84,7 @@ type service struct {
 	Addr      string                     `json:"addr"`
 	Port      int                        `json:"port"`
 	Process   json.RawMessage            `json:"process,omitempty"`
+	Workload  json.RawMessage            `json:"workload,omitempty"` // that answers a call, in Kubernetes
 	Requests  float64                    `json:"requests"`
 	RPS       *float64                   `json:"requests_per_s,omitempty"`
 	Errors    float64                    `json:"errors"`

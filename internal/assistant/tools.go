@@ -67,6 +67,7 @@ func (s *server) span(p past, usual time.Duration) (from, to time.Time, err erro
 
 type whyQuestion struct {
 	target
+	Pod string `json:"pod,omitempty" jsonschema:"only these pods: NAMESPACE/POD, or NAMESPACE/deploy/NAME"`
 	past
 	sized
 }
@@ -106,6 +107,9 @@ type counts struct {
 func (s *server) why(ctx context.Context, q whyQuestion) (*answer, error) {
 	const usual, most = 10, 60
 	args := append([]string{"why", "--json"}, q.flags()...)
+	if q.Pod != "" {
+		args = append(args, "--pod="+q.Pod)
+	}
 	switch {
 	case q.At != "":
 		args = append(args, "--at="+q.At)

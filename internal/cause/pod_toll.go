@@ -77,7 +77,7 @@ type tollKind uint8
 
 const (
 	tollCut      tollKind = 1 << iota // requests that the server's end cut off
-	tollRefused                       // connections that did not come about
+	tollRefused                       // connections that were not established
 	tollOverload                      // requests that were slow, and waited for somebody to work for them
 )
 
