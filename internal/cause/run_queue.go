@@ -62,10 +62,12 @@ func checkRunQueue(v *View) Result {
 }
 
 // throttled is the control group whose quota holds these processes back, or
-// nil.
+// nil. One that is used up in most of its periods does so however long the threads wait,
+// each of which counts its own delay: no right to the CPUs would give them more of it.
 func (v *View) throttled(w *atWork) *observe.Cgroup {
 	for _, c := range v.groupsHolding(w.procs) {
-		if c.QuotaCPUs > 0 && ratio(c.ThrottledPeriods, c.Periods) >= throttledShare && c.ThrottledSeconds >= 0.5*w.delay {
+		if c.QuotaCPUs > 0 && ratio(c.ThrottledPeriods, c.Periods) >= throttledShare &&
+			(c.ThrottledSeconds >= 0.5*w.delay || 2*c.ThrottledPeriods >= c.Periods) {
 			return c
 		}
 	}
