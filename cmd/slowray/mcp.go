@@ -47,7 +47,7 @@ func (c *mcpCmd) Run(ctx context.Context, s *streams) error {
 	if c.Listen != "" {
 		return c.serve(ctx, m, s)
 	}
-	err := m.Run(ctx, &mcp.StdioTransport{})
+	err := m.Run(ctx, assistant.Stdio(os.Stdin, os.Stdout))
 	if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("mcp: %w", err)
 	}

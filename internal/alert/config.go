@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"path"
 	"path/filepath"
@@ -90,13 +91,15 @@ type CommandLine []string
 // Duration is written as 30s or 5m.
 type Duration time.Duration
 
+// wrongDuration stands for a text that is none, until check names the field that it is of.
+const wrongDuration Duration = -1
+
 // UnmarshalJSON reads it.
 func (d *Duration) UnmarshalJSON(b []byte) error {
 	v, err := time.ParseDuration(strings.Trim(string(b), `"`))
-	if err != nil || v < 0 {
-		return fmt.Errorf("%s: give a duration as 30s or 5m", b)
+	if *d = Duration(v); err != nil || v < 0 {
+		*d = wrongDuration
 	}
-	*d = Duration(v)
 	return nil
 }
 
@@ -145,7 +148,11 @@ func trusted(name string, most int64) ([]byte, error) {
 	defer dir.Close()
 	f, err := dir.OpenRegular(filepath.Base(name))
 	if err != nil {
-		return nil, err
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			err = at.Err // without the path, which is relative to a directory
+		}
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer f.Close()
 	if err := ownFile(f); err != nil {
@@ -176,6 +183,11 @@ func oneLine(err error) error {
 }
 
 func (c *Config) check() error {
+	for name, d := range map[string]Duration{"for": c.For, "resolve_after": c.ResolveAfter} {
+		if d == wrongDuration {
+			return fmt.Errorf("%s: give a duration as 30s or 5m", name)
+		}
+	}
 	if len(c.Receivers) == 0 || len(c.Receivers) > mostReceivers {
 		return fmt.Errorf("receivers: there are %d: give 1 to %d", len(c.Receivers), mostReceivers)
 	}
@@ -230,6 +242,9 @@ func (r *Receiver) check() error {
 	}
 	if kinds != 1 {
 		return errors.New("give one of alertmanager, webhook, slack, pagerduty, command")
+	}
+	if r.Timeout == wrongDuration {
+		return errors.New("timeout: give a duration as 30s or 5m")
 	}
 	if r.patience = time.Duration(r.Timeout); r.patience == 0 {
 		r.patience = defaultTimeout

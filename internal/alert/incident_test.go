@@ -188,7 +188,7 @@ func TestBadRules(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                       "receivers: there are 0: give 1 to 32",
 		"reciever: []":           `unknown field "reciever"`,
-		"for: soon\n" + oneHook:  `"soon": give a duration as 30s or 5m`,
+		"for: soon\n" + oneHook:  "for: give a duration as 30s or 5m",
 		"for: [\n":               "yaml: line 1: did not find expected node content",
 		"receivers: [{name: a}]": "receiver a: give one of alertmanager, webhook, slack, pagerduty, command",
 		"receivers: [{name: a, webhook: {url: 'ftp://x'}}]":                     "receiver a: url: must be http://… or https://…",

@@ -323,9 +323,20 @@ func (s *server) history(ctx context.Context, q pastQuestion) (*answer, error) {
 			Because string            `json:"because,omitempty"`
 		} `json:"different_from_the_time_around"`
 		Losses json.RawMessage `json:"losses,omitempty"`
+		// Recorded is up to when there is a history: a finding without an end was
+		// there until then.
+		Recorded string `json:"recorded_until,omitempty"`
 	}
 	out := answered{asked: recorded(from, to)}
 	query := between(from, to)
+	var status struct {
+		Span struct {
+			To float64 `json:"to"`
+		} `json:"span"`
+	}
+	if err := page(ctx, h, "/api/status", nil, &status); err == nil && status.Span.To > 0 {
+		out.Recorded = time.UnixMilli(int64(status.Span.To * 1e3)).UTC().Format(time.RFC3339)
+	}
 	if err := page(ctx, h, "/api/findings", query, &out); err != nil {
 		return nil, err
 	}
