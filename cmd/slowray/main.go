@@ -67,7 +67,7 @@ type cli struct {
 // largeHeap is from how many bytes on the heap is collected ever more often, however
 // seldom otherwise: what others make slowray read is bounded, and garbage must not be
 // several times as much. Commands that need more for their work say so.
-const largeHeap = 200 << 20
+const largeHeap = 180 << 20
 
 func main() {
 	// A short-lived program with a small heap: collecting less often is worth

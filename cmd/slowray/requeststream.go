@@ -58,8 +58,9 @@ type requestStream struct {
 	format    requestFormat
 	style     report.Style
 	processOf observe.IdentityOf
-	pods      *kube.Kube // nil where this host is no node
-	stats     *portStats // nil when the format has none
+	pods      *kube.Kube       // nil where this host is no node
+	peerPod   observe.Workload // of the request that is written: here, for a line allocates nothing
+	stats     *portStats       // nil when the format has none
 
 	ports []int                       // of the end that answers; empty = any
 	side  observe.Side                // 0 = both
@@ -222,13 +223,12 @@ func (s *requestStream) line(r *observe.Request) {
 		return
 	}
 	before := len(s.buf)
-	var peer observe.Workload
 	if s.pods != nil {
 		end := r.StartNS + r.TotalNS()
 		p, _ := s.processOf(r.PID, end)
-		peer = s.pods.PeerOf(&p, r.Peer.Addr(), end)
+		s.peerPod = s.pods.PeerOf(&p, r.Peer.Addr(), end)
 	}
-	s.buf = s.format.line(s.buf, r, s.processOf, &peer, s.style)
+	s.buf = s.format.line(s.buf, r, s.processOf, &s.peerPod, s.style)
 	if len(s.buf) > before {
 		s.written++
 		if s.table != nil {
