@@ -3,7 +3,6 @@ package assistant
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -144,6 +143,3 @@ func (s *server) ask(ctx context.Context, into any, args ...string) error {
 	}
 	return nil
 }
-
-// errNoHistory is why a question about the past has no answer.
-var errNoHistory = errors.New("nothing is recorded here: slowray record keeps a history")

@@ -50,7 +50,7 @@ func TestHostileKubelet(t *testing.T) {
 			mustBeNode(t, root)
 			k := startKube(t, Options{Root: root, KubeletPort: fakeKubelet(t, answer)})
 			began := time.Now()
-			_, errs := k.Window(context.Background(), Query{Start: start})
+			_, _ = k.Window(context.Background(), Query{Start: start})
 			if took := time.Since(began); took > patience+time.Second {
 				t.Errorf("it took %s", took)
 			}
