@@ -39,6 +39,8 @@ func (v *View) buildLedgers() {
 		}
 		l := v.newLedger(e)
 		switch {
+		case v.remain(l):
+			v.remains = append(v.remains, l)
 		case l.called():
 			called = append(called, l)
 		// What is read from a file holds only what was asked for, and no processes.

@@ -1,6 +1,8 @@
 package cause
 
 import (
+	"cmp"
+
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
 )
@@ -23,6 +25,7 @@ type View struct {
 	onDemand
 
 	ledgers []*ledger   // endpoints of requests, see compareEndpoints
+	remains []*ledger   // what is left of those that ended before the window, see remain
 	sites   []*DropSite // where packets died, see Sites
 	// What is known to have died of full connection tracking tables, by network namespace.
 	tableTook map[uint64]uint64
@@ -103,8 +106,9 @@ func (v *View) in(ns *observe.NetNS, command shell.Command) shell.Command {
 		return shell.Line("ip netns exec %s", shell.Word(ns.Name)).Then(command)
 	case ns.Path != "":
 		return shell.Line("nsenter --net=%s", ns.Path).Then(command)
-	case ns.PID == 0:
-		return command.Note("in network namespace %s", ns.Inode)
+	case ns.PID == 0: // the command would tell of the host's own
+		line, note := command.Parts()
+		return shell.Line("# in network namespace %s, which has no process any more:", ns.Inode).Note("%s", shell.Text(cmp.Or(line, note)))
 	}
 	return shell.Line("nsenter --net=/proc/%s/ns/net", ns.PID).Then(command)
 }
