@@ -48,6 +48,7 @@ func (v *View) judgeHighRTT(l *ledger) judged {
 	near := k.share * min(rtt/farRTT, 1)
 	if tail >= dominantShare {
 		because = fmt.Sprintf("most of the network time of %s was the end of connections whose other end acknowledged nothing any more: no round trip was measured", l.all())
+		near = tail
 	}
 	if l.client || !l.noticed(k, floor{mean: farRTT, slow: wireFloor.slow}) || l.reach < fewReach {
 		return judged{because: because, near: near}

@@ -61,8 +61,8 @@ func (l *ledger) cutOff() (n uint64, ns float64) {
 	return n, ns / max(lost, 1) * float64(n)
 }
 
-// neverArrived says of a request whose connection ended that the rest of it was sent again and
-// again: what had no acknowledgement at all is no time of the retransmissions yet.
+// neverArrived says of a request whose connection ended that the rest of it was retransmitted in
+// vain: what had no acknowledgement at all is no time of the retransmissions yet.
 func neverArrived(s *observe.RequestSample) bool {
 	return greatest(s, observe.Retrans) || s.Unacked > 0 && s.Retrans > 0 && hasFlag(s, observe.FlagTimeout) && greatest(s, observe.Network)
 }
