@@ -104,3 +104,24 @@ func TestAsked(t *testing.T) {
 		t.Errorf("asked %v, want no word: a request was in hand before", *at)
 	}
 }
+
+// TestNagleShowsWhoDelaysOnly: acknowledgements that another namespace delays are not counted here.
+func TestNagleShowsWhoDelaysOnly(t *testing.T) {
+	evidence := func(acks uint64) int {
+		o := healthy()
+		quiet(nginxServed().add(200, ms, ms, observe.FlagNagle, nagled))(o)
+		ns(o).Counters["TcpExt.DelayedACKs"] = acks
+		n := 0
+		for _, f := range nagleDelayedAck.Check(NewView(o)).Findings {
+			for _, e := range f.Evidence {
+				if strings.Contains(e.Source, "DelayedACKs") {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if with, without := evidence(201), evidence(0); with != 1 || without != 0 {
+		t.Errorf("%d and %d pieces of evidence of 201 and of no delayed acknowledgements", with, without)
+	}
+}
