@@ -91,9 +91,18 @@ func (v *View) leaveOutOwn(served servedEnds) {
 	only := func(l *ledger) bool {
 		return l != nil && !others[l] && own[l] > 0 && float64(own[l]) >= ownCalls*float64(l.Requests)
 	}
+	v.forOwn = map[int]bool{}
+	for l := range own {
+		v.forOwn[l.pid] = l.pid != 0 && only(l)
+	}
 	v.ledgers = slices.DeleteFunc(v.ledgers, func(l *ledger) bool {
 		return only(l) || l.called() && only(served.first(l, v.owners))
 	})
+	for _, l := range v.ledgers {
+		if !l.called() {
+			delete(v.forOwn, l.pid)
+		}
+	}
 }
 
 // ownCalls is the share of the requests of an endpoint from which on all are slowray's: the

@@ -68,7 +68,11 @@ func TestWhatOnlySlowrayCalls(t *testing.T) {
 		for _, m := range more {
 			o.Endpoints = append(o.Endpoints, m.endpoint())
 		}
-		return len(NewView(o).Ledgers())
+		v := NewView(o)
+		if n := len(v.Ledgers()); v.inView(777) != (n > 0) {
+			t.Errorf("%d endpoints of what %s calls: its waits count otherwise", n, caller)
+		}
+		return len(v.Ledgers())
 	}
 	if n := rows("slowray"); n != 0 {
 		t.Errorf("%d endpoints of what only slowray calls", n)

@@ -24,9 +24,10 @@ type View struct {
 	ledgerIndex
 	onDemand
 
-	ledgers []*ledger   // endpoints of requests, see compareEndpoints
-	remains []*ledger   // what is left of those that ended before the window, see remain
-	sites   []*DropSite // where packets died, see Sites
+	ledgers []*ledger    // endpoints of requests, see compareEndpoints
+	forOwn  map[int]bool // masters of processes that answer slowray and nobody else
+	remains []*ledger    // what is left of those that ended before the window, see remain
+	sites   []*DropSite  // where packets died, see Sites
 	// What is known to have died of full connection tracking tables, by network namespace.
 	tableTook map[uint64]uint64
 	slowOf    map[int][]*observe.SlowTime // by process

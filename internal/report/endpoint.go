@@ -59,13 +59,17 @@ func (p *printer) connections(served []diagnose.Endpoint) {
 			printable.PadLeft(p.say("new conns"), 10), printable.PadLeft(p.say("answers/s"), 9), "good/s")
 	}
 	shown := p.first(served, screenServed)
-	for _, e := range shown {
+	apart := p.apart(shown)
+	for i, e := range shown {
 		comm, pid := "?", ""
 		if e.Process != nil {
 			comm, pid = printable.Text(e.Process.Comm), fmt.Sprint(e.Process.PID)
 		}
 		if p.narrow() {
 			p.line("  %-22s %10d %9s", printable.Cut(fmt.Sprintf("%s :%d", comm, e.Port), 22), e.Opened, rate(e.RPS))
+			if apart[i] != "" {
+				p.wrapped("    ", 4, apart[i])
+			}
 			continue
 		}
 		p.line("  %-22s %-16s %8s %10d %9s %9s", joinHostPort(e.Addr, e.Port), comm, pid, e.Opened, rate(e.RPS), rate(e.GoodRPS))

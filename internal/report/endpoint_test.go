@@ -102,6 +102,15 @@ func TestRowsOfOneNameAreToldApart(t *testing.T) {
 		if !strings.Contains(got, c.want) || !strings.Contains(got, "pid 1") {
 			t.Errorf("%d columns: no %q in\n%s", c.width, c.want, b.String())
 		}
+		b.Reset()
+		idle := []diagnose.Endpoint{one, two, other}
+		for i := range idle {
+			idle[i].Total = nil
+		}
+		p.endpoints(&diagnose.Report{Endpoints: idle})
+		if p.narrow() && !strings.Contains(strings.Join(strings.Fields(b.String()), " "), c.want) {
+			t.Errorf("%d columns, no request recorded: no %q in\n%s", c.width, c.want, b.String())
+		}
 		if n := strings.Count(got, "pid"); n != 2 {
 			t.Errorf("%d columns: %d rows say what differs, want the two of one name:\n%s", c.width, n, b.String())
 		}
