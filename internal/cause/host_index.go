@@ -90,13 +90,21 @@ func newHostIndex(o *observe.Observation, s *stopper) hostIndex {
 }
 
 // addGone adds the network namespaces that were not looked into, as those that had ended by
-// then: only requests tell of them. None is the host's own.
+// then: only requests and dropped packets tell of them. None is the host's own.
 func (x *hostIndex) addGone(o *observe.Observation) {
 	gone := map[uint64]*observe.NetNS{}
-	for i := range o.Endpoints {
-		if inode := o.Endpoints[i].NetNS; inode != 0 && o.Host.NetNS != 0 && inode != o.Host.NetNS && x.namespaces[inode] == nil {
+	add := func(inode uint64) {
+		if inode != 0 && o.Host.NetNS != 0 && inode != o.Host.NetNS && x.namespaces[inode] == nil {
 			gone[inode] = &observe.NetNS{Inode: inode}
 			x.namespaces[inode] = gone[inode]
+		}
+	}
+	for i := range o.Endpoints {
+		add(o.Endpoints[i].NetNS)
+	}
+	if o.Drops != nil {
+		for i := range o.Drops.List {
+			add(o.Drops.List[i].NetNS)
 		}
 	}
 	for i := range o.Processes {

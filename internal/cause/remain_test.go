@@ -50,6 +50,9 @@ func TestCommandsOfANamespaceThatIsGone(t *testing.T) {
 	if got := v.in(v.ledgers[0].ns, shell.Line("ip -s -s link")).String(); !strings.HasPrefix(got, "# in network namespace 4026532999, which has no process any more") {
 		t.Errorf("%q", got)
 	}
+	if got := v.in(v.place(4026532998), shell.Line("ip route get 10.7.7.7")).String(); !strings.HasPrefix(got, "# in network namespace 4026532998,") {
+		t.Errorf("%q, of a namespace that only connections tell of", got)
+	}
 	o.Processes = append(o.Processes, observe.Process{PID: 77, NetNS: 4026532999})
 	v = NewView(o)
 	if got := v.in(v.ledgers[0].ns, shell.Line("ip -s -s link")).String(); got != "nsenter --net=/proc/77/ns/net ip -s -s link" {

@@ -64,6 +64,22 @@ func (v *View) Process(pid int) *observe.Process {
 // Namespace returns the network namespace with this inode, or nil.
 func (v *View) Namespace(inode uint64) *observe.NetNS { return v.namespaces[inode] }
 
+// place is Namespace for commands: of one that was not looked into what is known at least,
+// lest they are taken for the host's.
+func (v *View) place(inode uint64) *observe.NetNS {
+	if ns := v.namespaces[inode]; ns != nil || inode == 0 || v.Host.NetNS == 0 || inode == v.Host.NetNS {
+		return ns
+	}
+	ns := &observe.NetNS{Inode: inode}
+	for i := range v.Processes {
+		if p := &v.Processes[i]; p.NetNS == inode && !p.EndedIn {
+			ns.PID = p.PID
+			break
+		}
+	}
+	return ns
+}
+
 // Serving says whether the process answers requests of a service in view.
 func (v *View) Serving(pid int) bool {
 	v.Step()
