@@ -46,7 +46,7 @@ func checkBlockedOnRemote(v *View) Result {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "connection", Value: h.Object, Unit: "(" + h.Detail + ")", Source: "sock_diag"})
 		}
 		f.Fix.Text = fmt.Sprintf("Find out why %s %s, or the way there swallows it (a firewall, a host that is gone). In %s: set a short time limit for connecting and for the answer, and do this outside of the request where nobody needs it at once.", h.Remote, did, service.Comm)
-		f.Fix.Commands = []shell.Command{v.in(v.Namespace(h.Process.NetNS), shell.Line("ss -tnpoi dst %s", h.Remote))}
+		f.Fix.Commands = []shell.Command{v.in(v.place(h.Process.NetNS), shell.Line("ss -tnpoi dst %s", h.Remote))}
 		f.MayFollow = func(p *Finding) bool {
 			if slices.Contains([]ID{DNSTimeout, DNSSlow, DNSSearchExpansion}, p.Cause) {
 				return p.Subject.NetNS == f.Subject.NetNS && f.Subject.Port == namePort

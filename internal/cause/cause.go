@@ -109,6 +109,8 @@ type Finding struct {
 	// Began is when the requests that it is about began to suffer, in seconds into
 	// the window; nil where that was before it or is not known.
 	Began *float64 `json:"began_s,omitempty"`
+	// Asked is when the first request came to it, as View.Asked has it.
+	Asked *float64 `json:"-"`
 	// Over is set where several windows were judged: the other fields are those
 	// of the worst one, but for the share.
 	Over *observe.Over `json:"over,omitempty"`

@@ -362,7 +362,7 @@ func checkConnectTimeout(v *View) Result {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "connections without an answer at a moment, peak", Value: g.States["SYN_SENT"], Unit: "sockets", Source: "sock_diag"})
 		}
 		f.MayFollow = v.follows(o.destination)
-		ns := v.Namespace(o.netns)
+		ns := v.place(o.netns)
 		f.Fix.Text = fmt.Sprintf("Find out whether %s is up, and what on the way drops the SYNs: a firewall, a route to nowhere, a full queue there. In %s: a short time limit for connecting, and another address to go on with.", o.addr, f.Subject.Comm)
 		f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ip route get %s", o.addr)), v.in(ns, shell.Line("ip neigh show %s", o.addr)), v.in(ns, shell.Line("nft list ruleset")),
 			v.in(ns, shell.Line("ss -tn state syn-sent dport = :%s", o.port))}

@@ -24,7 +24,7 @@ func (v *View) hostClient(d *observe.Database, socket string, client shell.Comma
 	case portOfDatabase(d) == 0 && len(d.Sockets) > 0:
 		return shell.Line("# %s (pid %s) listens at unix sockets in a mount namespace of its own: use the client there", d.Kind, d.PID)
 	}
-	return v.in(v.Namespace(d.NetNS), client)
+	return v.in(v.place(d.NetNS), client)
 }
 
 // seesHostFiles says that a server sees the host's files.

@@ -213,7 +213,7 @@ func (v *View) dnsTimeoutFinding(n *names, s *observe.DNSServer, h harm, text st
 	}
 	file, _ := n.config()
 	f.Fix.Text = fmt.Sprintf("Bring %s back, or take it out of %s. Until then 'options timeout:1 attempts:2 rotate' there makes each try shorter; a local cache (systemd-resolved, dnsmasq, unbound) remembers which server answers.", s.Addr, file)
-	f.Fix.Commands = []shell.Command{v.in(v.Namespace(n.netns), shell.Line("dig +time=1 +tries=1 @%s . NS", s.Addr)), shell.Line("grep -n nameserver %s", shell.Path(file))}
+	f.Fix.Commands = []shell.Command{v.in(v.place(n.netns), shell.Line("dig +time=1 +tries=1 @%s . NS", s.Addr)), shell.Line("grep -n nameserver %s", shell.Path(file))}
 	f.Fix.Persist = []shell.Command{shell.Line("# in %s (or what writes it): another nameserver first, and options timeout:1 attempts:2", file)}
 	if s := v.pods().services[address(s.Addr)]; s != nil {
 		f.Fix.Text = fmt.Sprintf("Bring the pods behind service %s/%s back.", s.Namespace, s.Name)
@@ -264,7 +264,7 @@ func checkDNSSlow(v *View) Result {
 				Evidence{Fact: "time of an answer of " + s.Addr + ", mean", Value: round(each / 1e6), Unit: "ms", Source: "packets of port 53"},
 				Evidence{Fact: "answers that took over 100 ms", Value: s.Slow, Limit: s.Answered, Unit: "answers", Source: "packets of port 53"})
 			f.Fix.Text = fmt.Sprintf("Let a cache on this host answer (systemd-resolved, dnsmasq, unbound, nscd), or let %s keep its connections open, so that it looks up fewer names; then find what makes %s slow.", f.Subject.Comm, s.Addr)
-			f.Fix.Commands = []shell.Command{v.in(v.Namespace(n.netns), shell.Line("dig @%s . NS", s.Addr))}
+			f.Fix.Commands = []shell.Command{v.in(v.place(n.netns), shell.Line("dig @%s . NS", s.Addr))}
 			r.Findings = append(r.Findings, f)
 		}
 	}

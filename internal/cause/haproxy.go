@@ -300,7 +300,7 @@ func checkHAProxyNoServer(v *View) Result {
 			f.Evidence = append(f.Evidence, Evidence{Fact: "log lines that say so", Value: n, Unit: "lines", Source: "haproxy log"}, firstLine(example))
 		}
 		f.Fix.Text = fmt.Sprintf("Start what should listen at %s, or correct the address of server %s in backend %s.", b.Addr, b.Server, p.name)
-		f.Fix.Commands = []shell.Command{v.in(v.Namespace(p.app.NetNS), shell.Line("ss -ltn 'sport = :%s'   # on the host of the server: does anything listen?", port))}
+		f.Fix.Commands = []shell.Command{v.in(v.place(p.app.NetNS), shell.Line("ss -ltn 'sport = :%s'   # on the host of the server: does anything listen?", port))}
 		r.Findings = append(r.Findings, f)
 	}
 	return r

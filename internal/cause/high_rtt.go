@@ -29,34 +29,60 @@ var highRTT = Cause{
 }
 
 func checkHighRTT(v *View) Result {
-	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
-		k := l.cost(1, observe.Network)
-		rtt, least := float64(l.RTT.Quantile(0.5)), leastRTT(l)
-		because := fmt.Sprintf("round trips of %s take %s (at least %s), the network %s of the requests' time",
-			l.name(), nanoseconds(rtt), nanoseconds(least), percent(k.share))
-		near := k.share * min(rtt/farRTT, 1)
-		if l.client || !l.noticed(k, floor{mean: farRTT, slow: wireFloor.slow}) || l.reach < fewReach {
-			return judged{because: because, near: near}
+	r := v.judgeLedgers(fewRequests, v.judgeHighRTT)
+	if len(r.Findings) == 0 && len(v.remains) > 0 {
+		l := v.remains[0]
+		because := fmt.Sprintf("%s came to their end, up to %s old, after %s (pid %d) had ended: no round trip was measured meanwhile",
+			l.all(), nanoseconds(float64(l.Total.Max())), l.Comm, l.PID)
+		return ruledOut(because)
+	}
+	return r
+}
+
+func (v *View) judgeHighRTT(l *ledger) judged {
+	tail := l.unacknowledged()
+	k := l.cost(1-tail, observe.Network)
+	rtt, least := float64(l.RTT.Quantile(0.5)), leastRTT(l)
+	because := fmt.Sprintf("round trips of %s take %s (at least %s), the network %s of the requests' time",
+		l.name(), nanoseconds(rtt), nanoseconds(least), percent(k.share))
+	near := k.share * min(rtt/farRTT, 1)
+	if tail >= dominantShare {
+		because = fmt.Sprintf("most of the network time of %s was the end of connections whose other end acknowledged nothing any more: no round trip was measured", l.all())
+		near = tail
+	}
+	if l.client || !l.noticed(k, floor{mean: farRTT, slow: wireFloor.slow}) || l.reach < fewReach {
+		return judged{because: because, near: near}
+	}
+	if v.nextDoor(l) {
+		return judged{because: because + ": both ends are on this host, and late acknowledgements are no distance", near: near}
+	}
+	queued, samples := queuedSamples(l)
+	_, busy := v.cpuFull(l)
+	ours := l.called() || len(l.Peers) <= fewEnds
+	switch {
+	case 2*queued > samples && queued >= fewAffected && (ours || l.always(k, wireFloor)):
+		if busy {
+			return judged{because: because + "; the CPUs are full, so that acknowledgements are late", near: near}
 		}
-		if v.nextDoor(l) {
-			return judged{because: because + ": both ends are on this host, and late acknowledgements are no distance", near: near}
-		}
-		queued, samples := queuedSamples(l)
-		_, busy := v.cpuFull(l)
-		ours := l.called() || len(l.Peers) <= fewEnds
-		switch {
-		case 2*queued > samples && queued >= fewAffected && (ours || l.always(k, wireFloor)):
-			if busy {
-				return judged{because: because + "; the CPUs are full, so that acknowledgements are late", near: near}
-			}
-			return judged{finding: v.queueFinding(l, k, rtt, least, queued, samples)}
-		case least < farRTT || !l.always(k, wireFloor):
-			return judged{because: because, near: near}
-		case !ours || !l.called() && float64(l.Requests) < farRate*v.Window.Seconds:
-			return judged{because: because + ": its clients are far away", near: near}
-		}
-		return judged{finding: v.farFinding(l, k, rtt, least)}
-	})
+		return judged{finding: v.queueFinding(l, k, rtt, least, queued, samples)}
+	case least < farRTT || !l.always(k, wireFloor):
+		return judged{because: because, near: near}
+	case !ours || !l.called() && float64(l.Requests) < farRate*v.Window.Seconds:
+		return judged{because: because + ": its clients are far away", near: near}
+	}
+	return judged{finding: v.farFinding(l, k, rtt, least)}
+}
+
+// unacknowledged is the share of the time on the network in which connections were waiting
+// for an acknowledgement when they ended, as far as the last of these requests tell. It is
+// no round trip: the other end may have been gone all the while.
+func (l *ledger) unacknowledged() float64 {
+	var cut, ns float64
+	for s := range flagged(l.Failed, observe.FlagTruncated) {
+		cut++
+		ns += float64(s.Parts[observe.Network.String()])
+	}
+	return min(ratio(ns*float64(l.affected(observe.FlagTruncated)), cut*l.SumNS(observe.Network)), 1)
 }
 
 // nextDoor says that nothing lies between the two ends that takes time: they are on this
@@ -131,7 +157,7 @@ func leastRTT(l *ledger) float64 {
 func queuedSamples(l *ledger) (queued, samples int) {
 	for i := range l.Slowest {
 		s := &l.Slowest[i]
-		if !greatest(s, observe.Network) || s.MinRTTNS <= 0 {
+		if !greatest(s, observe.Network) || s.MinRTTNS <= 0 || hasFlag(s, observe.FlagTruncated) {
 			continue
 		}
 		samples++

@@ -80,12 +80,38 @@ func newHostIndex(o *observe.Observation, s *stopper) hostIndex {
 	for i := range o.Namespaces {
 		x.namespaces[o.Namespaces[i].Inode] = &o.Namespaces[i]
 	}
+	x.addGone(o)
 	for i := range o.Namespaces {
 		if ns := &o.Namespaces[i]; x.namespaces[ns.Inode] == ns { // of two of the same inode the last one counts
 			x.addNamespace(ns)
 		}
 	}
 	return x
+}
+
+// addGone adds the network namespaces that were not looked into, as those that had ended by
+// then: only requests and dropped packets tell of them. None is the host's own.
+func (x *hostIndex) addGone(o *observe.Observation) {
+	gone := map[uint64]*observe.NetNS{}
+	add := func(inode uint64) {
+		if inode != 0 && o.Host.NetNS != 0 && inode != o.Host.NetNS && x.namespaces[inode] == nil {
+			gone[inode] = &observe.NetNS{Inode: inode}
+			x.namespaces[inode] = gone[inode]
+		}
+	}
+	for i := range o.Endpoints {
+		add(o.Endpoints[i].NetNS)
+	}
+	if o.Drops != nil {
+		for i := range o.Drops.List {
+			add(o.Drops.List[i].NetNS)
+		}
+	}
+	for i := range o.Processes {
+		if p := &o.Processes[i]; gone[p.NetNS] != nil && gone[p.NetNS].PID == 0 && !p.EndedIn {
+			gone[p.NetNS].PID = p.PID
+		}
+	}
 }
 
 func (x *hostIndex) addProcesses(o *observe.Observation) {

@@ -58,7 +58,7 @@ func checkIPv6Fallback(v *View) Result {
 			{Fact: "connections over IPv6 that got no answer", Value: o.unanswered, Limit: o.all(), Unit: "connections", Source: "TCP sockets"},
 			{Fact: "connections over IPv4 at the same port", Value: twin.established, Unit: "connections", Source: "TCP sockets"},
 		}
-		ns := v.Namespace(o.netns)
+		ns := v.place(o.netns)
 		f.Fix.Text = fmt.Sprintf("Fix the IPv6 way to %s, or take its AAAA record out of the name. Until then let this host prefer IPv4 (the last line of /etc/gai.conf that names ::ffff:0:0/96).", o.addr)
 		f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ip -6 route get %s", o.addr)), shell.Line("echo 'precedence ::ffff:0:0/96 100' >> /etc/gai.conf   # where %s sees it, for new processes", f.Subject.Comm)}
 		r.Findings = append(r.Findings, f)

@@ -42,6 +42,34 @@ func neverArrive(usual uint64, unacked uint32) *traffic {
 	return t
 }
 
+// goneClients are requests whose clients vanish: their answers go out, and again.
+func goneClients() *traffic {
+	t := fpmServed().add(12, 2*ms, 2*ms, observe.FlagTruncated|observe.FlagTimeout, parts{observe.Server: 2 * ms, observe.Network: 8000 * ms})
+	t.e.Addr, t.e.Peers = "10.9.8.1", nil
+	for i := range t.list {
+		t.list[i].Unacked, t.list[i].MSS, t.list[i].Retrans = 101, 1448, 1
+	}
+	return t.lost(24, 12)
+}
+
+// remains is the same of a service that ended before the window, with its namespace.
+func remains(o *observe.Observation) *traffic {
+	t := goneClients()
+	t.e.NetNS, t.e.Port, t.e.PID, t.e.PIDs, t.e.Comm = 4026532999, 4841, 31818, []int{31818}, "booking"
+	t.e.Arrivals = make([]uint32, 100)
+	for i := range t.list {
+		t.list[i].StartNS = o.Window.Start.UnixNano() - 100_000*ms
+	}
+	return t
+}
+
+// endpointCut is an endpoint all of whose requests end with their connection.
+func (t *traffic) endpointCut() observe.Endpoint {
+	e := t.endpoint()
+	e.OK, e.Errors, e.Failed = 0, e.Requests, e.Slowest
+	return e
+}
+
 // firingOnRequests are the causes that are judged by requests, see firing.
 var firingOnRequests = []fires{
 	{
@@ -70,6 +98,14 @@ var firingOnRequests = []fires{
 		name: "answers that never arrive", cause: &networkLoss,
 		inject:  quiet(neverArrive(3000, 500)),
 		subject: Subject{Kind: "listener", PID: nginxMaster, Port: webPort}, minShare: 0.01, fix: "tracepath -n 10.9.8.2", evidence: "never acknowledged=6",
+	},
+	{
+		name: "clients of a service that lives vanish while their answers are out", cause: &networkLoss,
+		inject: func(o *observe.Observation) {
+			quiet()(o)
+			o.Endpoints = append(o.Endpoints, goneClients().endpointCut())
+		},
+		subject: Subject{Kind: "listener", PID: fpmMaster, Port: fpmPort}, minShare: 0.9, fix: "Find where they are lost", evidence: "never acknowledged=12",
 	},
 	{
 		name: "long answers never arrive, short ones do", cause: &pmtuBlackhole,

@@ -39,6 +39,8 @@ func (v *View) buildLedgers() {
 		}
 		l := v.newLedger(e)
 		switch {
+		case v.remain(l):
+			v.remains = append(v.remains, l)
 		case l.called():
 			called = append(called, l)
 		// What is read from a file holds only what was asked for, and no processes.
@@ -62,9 +64,50 @@ func (v *View) buildLedgers() {
 			v.ledgers = append(v.ledgers, l)
 		}
 	}
+	v.leaveOutOwn(served)
 	slices.SortStableFunc(v.ledgers, func(a, b *ledger) int { return compareEndpoints(a.Endpoint, b.Endpoint) })
 	v.indexLedgers()
 }
+
+// leaveOutOwn leaves out what only slowray calls on this host, as tables or a proxy that
+// it sends to: nobody waits for these requests.
+func (v *View) leaveOutOwn(served servedEnds) {
+	own, others := map[*ledger]uint64{}, map[*ledger]bool{}
+	for _, l := range v.ledgers {
+		if !l.called() {
+			continue
+		}
+		switch to := served.first(l, v.owners); {
+		case to == nil:
+		case v.own(l.PID, l.Comm):
+			own[to] += l.Requests
+		default:
+			others[to] = true
+		}
+	}
+	if len(own) == 0 {
+		return
+	}
+	only := func(l *ledger) bool {
+		return l != nil && !others[l] && own[l] > 0 && float64(own[l]) >= ownCalls*float64(l.Requests)
+	}
+	v.forOwn = map[int]bool{}
+	for l := range own {
+		v.forOwn[l.pid] = l.pid != 0 && only(l)
+	}
+	v.ledgers = slices.DeleteFunc(v.ledgers, func(l *ledger) bool {
+		return only(l) || l.called() && only(served.first(l, v.owners))
+	})
+	for _, l := range v.ledgers {
+		if !l.called() {
+			delete(v.forOwn, l.pid)
+		}
+	}
+}
+
+// ownCalls is the share of the requests of an endpoint from which on all are slowray's: the
+// two ends count at different moments.
+const ownCalls = 0.9
 
 // answering is what the processes of a master answer.
 type answering struct {

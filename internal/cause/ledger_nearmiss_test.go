@@ -3,6 +3,7 @@ package cause
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -50,6 +51,16 @@ var nearMissesOnRequests = []miss{
 	{"a client on this host that pauses before it goes on", &highRTT,
 		quiet(fpmServed().add(300, 20*ms, 20*ms, 0, parts{observe.Server: 2 * ms, observe.Network: 20 * ms}).peers(1, 20*ms)),
 		"both ends are on this host"},
+	{"what remains of a service that ended: sockets that time out", &highRTT, func(o *observe.Observation) {
+		quiet(nginxServed().add(200, ms, ms, 0, quick))(o)
+		o.Window.Start = time.Unix(1_795_711_383, 0).UTC()
+		o.Endpoints = append(o.Endpoints, remains(o).endpointCut())
+	}, "had ended: no round trip was measured"},
+	{"clients that vanish while their answers are out", &highRTT,
+		func(o *observe.Observation) {
+			quiet(nginxServed().add(200, ms, ms, 0, quick))(o)
+			o.Endpoints = append(o.Endpoints, goneClients().endpointCut())
+		}, "acknowledged nothing any more"},
 	{"an answer of which the rest is lost, once", &networkLoss,
 		quiet(nginxServed().add(600, ms/2, ms/5, 0, quick).add(2, ms/2, ms/5, observe.FlagTimeout|observe.FlagUnfinished, waitedRTO)), "segments of :8088"},
 	{"some clients have a full link of their own", &highRTT,

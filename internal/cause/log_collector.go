@@ -57,7 +57,7 @@ func checkLogCollector(v *View) Result {
 		} else if r.at < len(c.Hops)-1 {
 			f.Fix.Commands = []shell.Command{lookAtWaits(r.last().Process.PID)}
 		} else if to != "" {
-			f.Fix.Commands = []shell.Command{v.in(v.Namespace(sender.Process.NetNS), shell.Line("ss -tnpoi dst %s", to))}
+			f.Fix.Commands = []shell.Command{v.in(v.place(sender.Process.NetNS), shell.Line("ss -tnpoi dst %s", to))}
 		}
 		if docker(c) {
 			f.Fix.Persist = []shell.Command{

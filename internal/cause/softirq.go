@@ -110,9 +110,9 @@ func checkSoftirq(v *View) Result {
 	if flow != nil && flow.Peer != "" && flow.PeerShare >= uselessShare {
 		f.Fix.Text = fmt.Sprintf("Drop what %s sends early (a firewall rule, an upstream filter): %s of these packets are its own. Spread packet processing over the CPUs (RPS, more queues).", flow.Peer, percent(flow.PeerShare))
 		f.Fix.Commands = []shell.Command{
-			v.in(v.Namespace(flow.NetNS), shell.Line("nft add table netdev slowray_drop")),
-			v.in(v.Namespace(flow.NetNS), shell.Line("nft add chain netdev slowray_drop in %s", shell.NFTText("{ type filter hook ingress device %s priority -500; }", flow.Interface))),
-			v.in(v.Namespace(flow.NetNS), shell.Line("nft add rule netdev slowray_drop in %s saddr %s drop   # nft delete table netdev slowray_drop takes it back", family(flow.Peer), flow.Peer)),
+			v.in(v.place(flow.NetNS), shell.Line("nft add table netdev slowray_drop")),
+			v.in(v.place(flow.NetNS), shell.Line("nft add chain netdev slowray_drop in %s", shell.NFTText("{ type filter hook ingress device %s priority -500; }", flow.Interface))),
+			v.in(v.place(flow.NetNS), shell.Line("nft add rule netdev slowray_drop in %s saddr %s drop   # nft delete table netdev slowray_drop takes it back", family(flow.Peer), flow.Peer)),
 		}
 	}
 	return Result{Findings: []Finding{f}}

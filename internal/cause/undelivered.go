@@ -25,7 +25,7 @@ func (l *ledger) undelivered() undelivered {
 	var seen, again float64
 	u.n, u.ns = l.cutOff()
 	for s := range flagged(l.Failed, observe.FlagTruncated) {
-		if greatest(s, observe.Retrans) {
+		if neverArrived(s) {
 			u.holds(s)
 		}
 	}
@@ -52,13 +52,19 @@ func (l *ledger) cutOff() (n uint64, ns float64) {
 	var cut, lost float64
 	for s := range flagged(l.Failed, observe.FlagTruncated) {
 		cut++
-		if greatest(s, observe.Retrans) {
+		if neverArrived(s) {
 			lost++
 			ns += float64(s.TotalNS)
 		}
 	}
 	n = uint64(ratio(lost, cut) * float64(l.affected(observe.FlagTruncated)))
 	return n, ns / max(lost, 1) * float64(n)
+}
+
+// neverArrived says of a request whose connection ended that the rest of it was retransmitted in
+// vain: what had no acknowledgement at all is no time of the retransmissions yet.
+func neverArrived(s *observe.RequestSample) bool {
+	return greatest(s, observe.Retrans) || s.Unacked > 0 && s.Retrans > 0 && hasFlag(s, observe.FlagTimeout) && greatest(s, observe.Network)
 }
 
 func (u *undelivered) holds(s *observe.RequestSample) {

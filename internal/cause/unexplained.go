@@ -66,7 +66,7 @@ func (v *View) unexplainedConnections(x *Victim, left float64) Finding {
 	}
 	f.Fix.Text = fmt.Sprintf("No cause that slowray knows accounts for this. Look at what listens at %s, and at the way there.", o.name())
 	f.Evidence = append(f.Evidence, v.droppedIn(o.netns)...)
-	ns := v.Namespace(o.netns)
+	ns := v.place(o.netns)
 	f.Fix.Commands = []shell.Command{v.in(ns, shell.Line("ip route get %s", o.addr)), v.in(ns, shell.Line("ss -tn state syn-sent dport = :%s", o.port)), shell.Line("slowray drops --for 10s")}
 	return f
 }

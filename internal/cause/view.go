@@ -1,6 +1,8 @@
 package cause
 
 import (
+	"cmp"
+
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
 )
@@ -22,8 +24,10 @@ type View struct {
 	ledgerIndex
 	onDemand
 
-	ledgers []*ledger   // endpoints of requests, see compareEndpoints
-	sites   []*DropSite // where packets died, see Sites
+	ledgers []*ledger    // endpoints of requests, see compareEndpoints
+	forOwn  map[int]bool // masters of processes that answer slowray and nobody else
+	remains []*ledger    // what is left of those that ended before the window, see remain
+	sites   []*DropSite  // where packets died, see Sites
 	// What is known to have died of full connection tracking tables, by network namespace.
 	tableTook map[uint64]uint64
 	slowOf    map[int][]*observe.SlowTime // by process
@@ -59,6 +63,22 @@ func (v *View) Process(pid int) *observe.Process {
 
 // Namespace returns the network namespace with this inode, or nil.
 func (v *View) Namespace(inode uint64) *observe.NetNS { return v.namespaces[inode] }
+
+// place is Namespace for commands: of one that was not looked into what is known at least,
+// lest they are taken for the host's.
+func (v *View) place(inode uint64) *observe.NetNS {
+	if ns := v.namespaces[inode]; ns != nil || inode == 0 || v.Host.NetNS == 0 || inode == v.Host.NetNS {
+		return ns
+	}
+	ns := &observe.NetNS{Inode: inode}
+	for i := range v.Processes {
+		if p := &v.Processes[i]; p.NetNS == inode && !p.EndedIn {
+			ns.PID = p.PID
+			break
+		}
+	}
+	return ns
+}
 
 // Serving says whether the process answers requests of a service in view.
 func (v *View) Serving(pid int) bool {
@@ -103,8 +123,9 @@ func (v *View) in(ns *observe.NetNS, command shell.Command) shell.Command {
 		return shell.Line("ip netns exec %s", shell.Word(ns.Name)).Then(command)
 	case ns.Path != "":
 		return shell.Line("nsenter --net=%s", ns.Path).Then(command)
-	case ns.PID == 0:
-		return command.Note("in network namespace %s", ns.Inode)
+	case ns.PID == 0: // the command would tell of the host's own
+		line, note := command.Parts()
+		return shell.Line("# in network namespace %s, which has no process any more:", ns.Inode).Note("%s", shell.Text(cmp.Or(line, note)))
 	}
 	return shell.Line("nsenter --net=/proc/%s/ns/net", ns.PID).Then(command)
 }

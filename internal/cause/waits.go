@@ -191,8 +191,8 @@ func (r *root) add(v *View, shares []*observe.WaitShare) {
 
 // inView says whether a process answers requests that are looked at.
 func (v *View) inView(pid int) bool {
-	return v.Filter == (observe.Filter{}) || v.Serving(pid) || v.OnPath(pid) ||
-		len(v.servedOf[pid]) > 0
+	return !v.forOwn[v.Master(pid)] && (v.Filter == (observe.Filter{}) || v.Serving(pid) || v.OnPath(pid) ||
+		len(v.servedOf[pid]) > 0)
 }
 
 // blameOf is blame for what was seen over the window. Owners of a lock that is

@@ -85,7 +85,7 @@ func (j *judging) conclude(v *cause.View, r *Report, catalogue []cause.Cause) {
 			s := &r.Findings[i].Subject
 			s.Workload, s.Container = v.SubjectWorkload(s), v.SubjectContainer(s)
 			v.Price(&r.Findings[i])
-			r.Findings[i].Began = v.Began(&r.Findings[i])
+			r.Findings[i].Began, r.Findings[i].Asked = v.Began(&r.Findings[i]), v.Asked(&r.Findings[i])
 			v.Recurs(&r.Findings[i])
 		}
 	})
@@ -121,7 +121,7 @@ func account(v *cause.View, r *Report) {
 	for i := range a.Victims {
 		if f, ok := v.Unexplained(&a.Victims[i]); ok {
 			v.Price(&f)
-			f.Began = v.Began(&f)
+			f.Began, f.Asked = v.Began(&f), v.Asked(&f)
 			left = append(left, f)
 		}
 	}

@@ -40,12 +40,14 @@ func IdentityOf(f *cause.Finding) Identity {
 	return id
 }
 
-// Onset is when a finding of a window that begins at start began.
+// Onset is when a finding of a window that begins at start began: no later than then where
+// that is not known, and not before anybody asked.
 func Onset(f *cause.Finding, start time.Time) time.Time {
-	if f.Began == nil {
+	into := cmp.Or(f.Began, f.Asked)
+	if into == nil {
 		return start
 	}
-	return start.Add(time.Duration(*f.Began * float64(time.Second)))
+	return start.Add(time.Duration(*into * float64(time.Second)))
 }
 
 // Apart is how much time may pass between two windows that are next to each

@@ -84,4 +84,8 @@ func TestOnsetIsWhenItBegan(t *testing.T) {
 	if o := r.Report().Findings[0].Over; !o.Onset.Equal(began) || !o.Worst.Equal(windows[1].Start) {
 		t.Errorf("over %+v, want from %s on", o, began)
 	}
+	f.Began, f.Asked = nil, &into
+	if at := Onset(&f, start); !at.Equal(began) {
+		t.Errorf("onset %s, want not before the first request, at %s", at, began)
+	}
 }

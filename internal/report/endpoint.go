@@ -59,13 +59,17 @@ func (p *printer) connections(served []diagnose.Endpoint) {
 			printable.PadLeft(p.say("new conns"), 10), printable.PadLeft(p.say("answers/s"), 9), "good/s")
 	}
 	shown := p.first(served, screenServed)
-	for _, e := range shown {
+	apart := p.apart(shown)
+	for i, e := range shown {
 		comm, pid := "?", ""
 		if e.Process != nil {
 			comm, pid = printable.Text(e.Process.Comm), fmt.Sprint(e.Process.PID)
 		}
 		if p.narrow() {
 			p.line("  %-22s %10d %9s", printable.Cut(fmt.Sprintf("%s :%d", comm, e.Port), 22), e.Opened, rate(e.RPS))
+			if apart[i] != "" {
+				p.wrapped("    ", 4, apart[i])
+			}
 			continue
 		}
 		p.line("  %-22s %-16s %8s %10d %9s %9s", joinHostPort(e.Addr, e.Port), comm, pid, e.Opened, rate(e.RPS), rate(e.GoodRPS))
@@ -101,29 +105,22 @@ func (p *printer) requests(title, who string, list []diagnose.Endpoint, most int
 		p.line("%s", p.paint(bold, fmt.Sprintf(requestColumns, printable.Pad(p.text(title), 2+addressWidth), printable.Pad(p.text(who), processWidth), "req/s", "good/s", "p50", "p99", p.say("time breakdown"))))
 	}
 	shown := p.first(list, most)
+	apart := p.apart(shown)
 	for i := range shown {
 		e := &shown[i]
-		comm := "?"
-		if e.Process != nil {
-			comm = printable.Text(e.Process.Comm)
-			switch {
-			case e.Process.Workload != nil:
-				comm += "@" + printable.Text(e.Process.Workload.Controller())
-			case e.Process.Name != nil:
-				comm += "@" + printable.Text(*e.Process.Name)
-			}
-		}
+		comm := commOf(e)
 		p50, p99 := "-", "-"
 		if e.Total != nil {
 			p50, p99 = duration(e.Total.P50), duration(e.Total.P99)
 		}
 		address := joinHostPort(e.Addr, e.Port)
 		if p.narrow() {
-			if e.Side == observe.Served.String() && comm != "?" {
-				address = fmt.Sprintf("%s :%d", comm, e.Port)
-			}
+			address = narrowName(e)
 			row := fmt.Sprintf(narrowColumns, "  "+printable.Cut(address, addressWidth), wholeRate(e.RPS), p99, p.topParts(shares(e.Ledger), p.Width-narrowWidth))
 			p.line("%s", strings.TrimRight(printable.Cut(row, p.Width), " "))
+			if apart[i] != "" {
+				p.wrapped("    ", 4, apart[i])
+			}
 			continue
 		}
 		if len(address) > addressWidth { // IPv6
@@ -133,11 +130,76 @@ func (p *printer) requests(title, who string, list []diagnose.Endpoint, most int
 		row := fmt.Sprintf(requestColumns, printable.Pad("  "+address, 2+addressWidth), printable.Pad(printable.Cut(comm, processWidth), processWidth), wholeRate(e.RPS), wholeRate(e.GoodRPS), p50, p99,
 			p.topParts(shares(e.Ledger), p.Width-tableWidth))
 		p.line("%s", strings.TrimRight(row, " "))
+		if apart[i] != "" {
+			p.wrapped("    ", 4, apart[i])
+		}
 		if note := endpointNote(e); note != "" && (p.All || i == 0 || e.Unanswered+e.Unfinished > 0) {
 			p.wrapped("    ", 4, p.text(note))
 		}
 	}
 	p.more(list, shown)
+}
+
+// commOf names the process of an endpoint, with its container.
+func commOf(e *diagnose.Endpoint) string {
+	switch {
+	case e.Process == nil:
+		return "?"
+	case e.Process.Workload != nil:
+		return printable.Text(e.Process.Comm) + "@" + printable.Text(e.Process.Workload.Controller())
+	case e.Process.Name != nil:
+		return printable.Text(e.Process.Comm) + "@" + printable.Text(*e.Process.Name)
+	}
+	return printable.Text(e.Process.Comm)
+}
+
+// narrowName is what an endpoint is called on few columns.
+func narrowName(e *diagnose.Endpoint) string {
+	if comm := commOf(e); e.Side == observe.Served.String() && comm != "?" {
+		return fmt.Sprintf("%s :%d", comm, e.Port)
+	}
+	return joinHostPort(e.Addr, e.Port)
+}
+
+// apart says of each of the endpoints what tells it from those whose rows have the same
+// name: empty where there are none.
+func (p *printer) apart(list []diagnose.Endpoint) []string {
+	name := func(e *diagnose.Endpoint) string {
+		if p.narrow() {
+			return narrowName(e)
+		}
+		return joinHostPort(e.Addr, e.Port) + " " + commOf(e)
+	}
+	same := map[string][]*diagnose.Endpoint{}
+	for i := range list {
+		same[name(&list[i])] = append(same[name(&list[i])], &list[i])
+	}
+	pid := func(e *diagnose.Endpoint) int {
+		if e.Process == nil {
+			return 0
+		}
+		return e.Process.PID
+	}
+	out := make([]string, len(list))
+	for i := range list {
+		e := &list[i]
+		twins := same[name(e)]
+		differs := func(is func(*diagnose.Endpoint) bool) bool {
+			return slices.ContainsFunc(twins, func(t *diagnose.Endpoint) bool { return !is(t) })
+		}
+		var parts []string
+		if differs(func(t *diagnose.Endpoint) bool { return t.Addr == e.Addr }) {
+			parts = append(parts, joinHostPort(e.Addr, e.Port))
+		}
+		if pid(e) != 0 && differs(func(t *diagnose.Endpoint) bool { return pid(t) == pid(e) }) {
+			parts = append(parts, fmt.Sprintf("pid %d", pid(e)))
+		}
+		if e.NetNS != 0 && differs(func(t *diagnose.Endpoint) bool { return t.NetNS == e.NetNS }) {
+			parts = append(parts, p.text(fmt.Sprintf("network namespace %d", e.NetNS)))
+		}
+		out[i] = strings.Join(parts, ", ")
+	}
+	return out
 }
 
 // first are the endpoints that are shown where not all are asked for.

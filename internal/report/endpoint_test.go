@@ -80,3 +80,39 @@ func TestHostileNamesInTheTable(t *testing.T) {
 		}
 	}
 }
+
+// TestRowsOfOneNameAreToldApart: two services of a name and port stand in different places.
+func TestRowsOfOneNameAreToldApart(t *testing.T) {
+	one := requested("served", "127.0.0.1", 8080, "cart", 2000, 3000, nil)
+	two, other := one, one
+	process := *one.Process
+	process.PID = 2
+	two.Process, two.NetNS = &process, 4026532177
+	other.Addr, other.Port = "10.9.8.1", 9090
+	for _, c := range []struct {
+		width int
+		addr  string
+		want  string
+	}{{100, "127.0.0.1", "pid 2, network namespace 4026532177"}, {56, "127.0.0.1", "pid 2, network namespace 4026532177"}, {56, "10.9.8.7", "10.9.8.7:8080, pid 2, network namespace 4026532177"}} {
+		two.Addr = c.addr
+		var b bytes.Buffer
+		p := &printer{Style: Style{Width: c.width}, w: &b}
+		p.endpoints(&diagnose.Report{Endpoints: []diagnose.Endpoint{one, two, other}})
+		got := strings.Join(strings.Fields(b.String()), " ")
+		if !strings.Contains(got, c.want) || !strings.Contains(got, "pid 1") {
+			t.Errorf("%d columns: no %q in\n%s", c.width, c.want, b.String())
+		}
+		b.Reset()
+		idle := []diagnose.Endpoint{one, two, other}
+		for i := range idle {
+			idle[i].Total = nil
+		}
+		p.endpoints(&diagnose.Report{Endpoints: idle})
+		if p.narrow() && !strings.Contains(strings.Join(strings.Fields(b.String()), " "), c.want) {
+			t.Errorf("%d columns, no request recorded: no %q in\n%s", c.width, c.want, b.String())
+		}
+		if n := strings.Count(got, "pid"); n != 2 {
+			t.Errorf("%d columns: %d rows say what differs, want the two of one name:\n%s", c.width, n, b.String())
+		}
+	}
+}
