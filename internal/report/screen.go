@@ -488,7 +488,15 @@ func (p *printer) rest(r *diagnose.Report) {
 		more = "; " + p.say("%d more: -v", n)
 	}
 	l := &losses[0]
-	p.line("%s", p.paint(yellow, printable.Clause(p.text(l.Label())+p.say(": %s %s", figure.Count(l.Count), printable.Text(l.What)), p.Width-ansi.StringWidth(more))+more))
+	p.line("%s", p.paint(yellow, printable.Clause(p.text(l.Label())+p.say(": %s %s", figure.Count(l.Count), printable.Text(p.numbered(l))), p.Width-ansi.StringWidth(more))+more))
+}
+
+// numbered is what is missing, in the singular where it is one: "stack of CPU samples …".
+func (p *printer) numbered(l *observe.Loss) string {
+	if first, rest, _ := strings.Cut(l.What, " "); l.Count == 1 && p.Language == nil { // others have their own rules
+		return strings.TrimSuffix(first, "s") + " " + rest
+	}
+	return l.What
 }
 
 // lostFirst orders what is missing: what was lost before what was left out on purpose.

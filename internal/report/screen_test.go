@@ -82,6 +82,10 @@ func TestNarrowLists(t *testing.T) {
 			t.Errorf("%d columns: lacks %q:\n%s", width, want, got)
 		}
 	}
+	r.Losses = []observe.Loss{{What: "stacks of CPU samples there was no room for", Count: 1}}
+	if got, want := screen(80), "Lost events: 1 stack of CPU samples there was no room for\n"; !strings.Contains(got, want) {
+		t.Errorf("lacks %q:\n%s", want, got)
+	}
 	r.Changes = []diagnose.Change{change("changed")}
 	r.Changes[0].Path = "/srv/deployments/2026-11-26/booking/releases/current/main.conf"
 	if got, want := screen(80), "Recent changes: booking-app (pid 4711): …/main.conf changed (9 s)\n"; !strings.Contains(got, want) {
