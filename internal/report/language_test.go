@@ -49,6 +49,7 @@ func TestCorpusInChinese(t *testing.T) {
 		t.Fatalf("%d reports in the corpus (%v)", len(files), err)
 	}
 	missing := map[string]bool{}
+	noted, translated := 0, 0
 	check := func(what, text string) {
 		got := l.Text(text)
 		if bare := strings.ReplaceAll(got, "slowray wait", ""); language.IsEnglish(bare) && !missing[got] {
@@ -72,11 +73,25 @@ func TestCorpusInChinese(t *testing.T) {
 			check(what+", impact", f.Impact.Text)
 			check(what+", advice", f.Fix.Text)
 			check(what+", end of the chain", f.ChainEnd)
+			for _, c := range slices.Concat(f.Fix.Commands, f.Fix.Persist) {
+				// A setting for a file is none of a language: "in FILE: SETTING".
+				if _, note := c.Parts(); note != "" && !strings.HasPrefix(note, "in /") {
+					noted++
+					if got := l.Text(note); strings.ContainsFunc(got, func(r rune) bool { return unicode.Is(unicode.Han, r) }) {
+						translated++
+					} else {
+						t.Logf("%s: the note %q stays English", what, note)
+					}
+				}
+			}
 		}
 		for _, s := range r.Unlinked {
 			check("not the cause", s.Text)
 		}
 		check("verdict", verdictOf(r))
+	}
+	if noted < 500 || translated < noted*95/100 {
+		t.Errorf("of %d notes of commands %d are translated", noted, translated)
 	}
 }
 

@@ -315,8 +315,12 @@ func (p *printer) label(name string) string { return "   " + printable.Pad(p.tex
 // next to it, or above it where both have no room.
 func (p *printer) commands(c color, list []shell.Command) (lines []string) {
 	for i := range list {
-		text, room := printable.Text(list[i].String()), max(p.Width-labelWidth, 20)
+		room := max(p.Width-labelWidth, 20)
 		command, note := list[i].Parts()
+		text := printable.Text(list[i].String())
+		if said := p.text(printable.Text(note)); said != printable.Text(note) {
+			note, text = said, strings.TrimSuffix(text, printable.Text(note))+said
+		}
 		if note != "" && ansi.StringWidth(text) > room {
 			for _, l := range printable.Wrap(printable.Text(note), room-2) {
 				lines = append(lines, p.paint(c, "# "+l))
