@@ -224,7 +224,8 @@ func (l *recordLog) begin(dir, page string, window time.Duration) {
 	if dir != historyDir {
 		read = read.Then(shell.Line("--dir %s", shell.Path(dir)))
 	}
-	l.say("slowray: recording into %s (%s reads it; Ctrl-C ends)", printable.Text(dir), read)
+	l.say("slowray: recording into %s; Ctrl-C ends", printable.Text(dir))
+	fmt.Fprintf(l.out, "slowray: read it back: %s\n", read) // not broken: it is copied
 	if page != "" {
 		l.say("slowray: open %s", page)
 	}

@@ -45,7 +45,7 @@ func TestRecordLogForPeople(t *testing.T) {
 		terminal   bool
 		want, none []string
 	}{
-		{true, []string{"recording into /var/lib/x (slowray why --at -5m --dir /var/lib/x reads it", "open http://127.0.0.1:7788/", "\nslowray: first verdict in 60 s\n", "  21 requests/s answered, kept: the slowest 1, 0 failed; found: conntrack-full (nginx (pid 7), port 80)\n", "; nothing found\n", "1,260 requests counted, 2 kept, 2 windows judged", "something: 3"}, []string{"over:"}},
+		{true, []string{"recording into /var/lib/x; Ctrl-C ends\nslowray: read it back: slowray why --at -5m --dir /var/lib/x\n", "open http://127.0.0.1:7788/", "\nslowray: first verdict in 60 s\n", "  21 requests/s answered, kept: the slowest 1, 0 failed; found: conntrack-full (nginx (pid 7), port 80)\n", "; nothing found\n", "1,260 requests counted, 2 kept, 2 windows judged", "something: 3"}, []string{"over:"}},
 		{false, []string{"found: The table", "[conntrack-full], nginx (pid 7), port 80\n", "over: The table", ": from 12:00:00 to 12:01:00\n"}, []string{"requests/s", "Upstreams fail"}},
 	} {
 		var out, errs bytes.Buffer
