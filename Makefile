@@ -14,6 +14,7 @@ GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 .PHONY: help run demo fleet-demo k8s-demo screenshots scoreboard build deb rpm image plugin release release-check generate manifests docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray bin/slowray-lab  ## build slowray and slowray-lab, which is slowray lab
+	@$(if $(filter-out build,$(MAKECMDGOALS)),:,echo 'built bin/slowray: sudo bin/slowray, or make demo')
 
 # The list is in the order of this file.
 help: ## list the targets
@@ -27,7 +28,7 @@ bin/slowray bin/slowray-lab: go.mod $(GO_FILES) $(wildcard internal/bpf/*.o)
 # Exit status 1 means that slowray found something: that is an answer.
 run: bin/slowray  ## build slowray and look at this host
 	@bin/slowray why || [ $$? -eq 1 ]
-	@echo 'To record all the time, and look at it in a browser: sudo bin/slowray record, then http://127.0.0.1:7788/'
+	@echo 'All the time, with a page at http://127.0.0.1:7788/: sudo bin/slowray record'
 
 demo: build  ## inject an incident in private network namespaces and let slowray find it
 	@script/setup.sh demo

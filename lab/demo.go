@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -22,6 +23,7 @@ func Demo(ctx context.Context, name string, opt Options) (err error) {
 		return err
 	}
 	defer r.lock.Release()
+	r.opt.Window = cmp.Or(opt.Window, r.opt.Window) // as --help says, also of a quick incident
 	warmUp := max(demoWarmUp, r.Lead)
 	p, err := r.inject(ctx, warmUp+r.opt.Window+5*time.Second)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/slowray/slowray/internal/commandline"
+	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/lab/incident"
 )
 
@@ -19,11 +21,12 @@ type printer struct {
 	colour   bool
 	terminal bool
 	verbose  bool
+	columns  int // 0: any
 	begun    time.Time
 }
 
 func newPrinter(opt Options) *printer {
-	p := &printer{out: opt.Out, verbose: opt.Verbose, begun: time.Now()}
+	p := &printer{out: opt.Out, verbose: opt.Verbose, columns: commandline.Columns(opt.Out), begun: time.Now()}
 	if opt.JSON {
 		p.out = io.Discard
 	}
@@ -38,6 +41,11 @@ func newPrinter(opt Options) *printer {
 func (p *printer) printf(format string, args ...any) {
 	p.clear()
 	fmt.Fprintf(p.out, format, args...)
+}
+
+// folded is printf for sentences, which are broken at words.
+func (p *printer) folded(format string, args ...any) {
+	p.printf("%s", printable.Fold(fmt.Sprintf(format, args...), p.columns))
 }
 
 // clear removes the progress line.
@@ -71,7 +79,7 @@ func (p *printer) paint(good bool, s string) string {
 }
 
 func (p *printer) heading(i incident.Incident, seed int64) {
-	p.printf("%s: %s\n  load: %s   seed: %d\n", i.Name, i.Summary, i.Load.Describe(), seed)
+	p.folded("%s: %s\n  load: %s   seed: %d\n", i.Name, i.Summary, i.Load.Describe(), seed)
 }
 
 func (p *printer) step(s injectedSet) {
@@ -79,13 +87,13 @@ func (p *printer) step(s injectedSet) {
 	if len(s.faults) == 0 {
 		p.printf("  injected  nothing\n")
 	}
-	for n, f := range s.faults {
-		label := "injected"
-		if n > 0 {
-			label = ""
-		}
-		p.printf("  %-8s %-20s %s\n", label, f.Name, f.Text)
+	var rows [][]string
+	label := "  injected"
+	for _, f := range s.faults {
+		rows = append(rows, []string{label, f.Name, f.Text})
+		label = ""
 	}
+	p.printf("%s", printable.Table(rows, p.columns))
 }
 
 // result prints truth and findings of a step.
@@ -96,10 +104,10 @@ func (p *printer) result(s StepResult, set injectedSet) {
 		p.found(*s.Found)
 	}
 	for _, n := range s.Notes {
-		p.printf("  note     %s\n", n)
+		p.folded("  note     %s\n", n)
 	}
 	for _, r := range s.Reasons {
-		p.printf("  %s %s\n", p.paint(false, "MISMATCH"), r)
+		p.folded("  %s %s\n", p.paint(false, "MISMATCH"), r)
 	}
 	if s.Found != nil && s.OK {
 		p.printf("  %s\n", p.paint(true, "ok"))

@@ -30,7 +30,12 @@ func Shell(ctx context.Context, name string, opt Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.box.Close()) }()
+	defer func() {
+		closing := p.box.Close()
+		if err = errors.Join(err, closing); closing == nil {
+			r.print.printf("The service, its load and its network namespace are gone.\n")
+		}
+	}()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if p.traffic != nil {

@@ -24,7 +24,7 @@ export_tests() { go list -test -deps -export -v -f '{{""}}' "$@" >/dev/null; }
 progress 'fetching Go modules' list "$@"
 packages=$(grep -c . "$stale" || :)
 [ "$packages" -gt 0 ] || [ -z "$tests" ] || exit 0
-echo "compiling $what: $packages packages with $(go env GOVERSION) on $(nproc) CPUs (from nothing it takes three minutes on two)" >&2
+say "compiling $what: $packages packages with $(go env GOVERSION) on $(nproc) CPUs (from nothing it takes three minutes on two)"
 if [ -n "$tests" ]; then
 	progress_of "$packages" compiling export_tests "$@"
 else

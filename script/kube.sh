@@ -32,7 +32,7 @@ if [ ! -d "$dir" ]; then
 		nice go -C "$chart" build -v -ldflags '-s -w' -o "$new/" tool
 	}
 	progress 'fetching the Go modules of Kubernetes' list
-	echo "compiling Kubernetes $version and etcd with $(go env GOVERSION) on $(nproc) CPUs (from nothing it takes six minutes on two)" >&2
+	say "compiling Kubernetes $version and etcd with $(go env GOVERSION) on $(nproc) CPUs (from nothing it takes six minutes on two)"
 	progress_of "$(grep -c . "$stale" || :)" 'compiling Kubernetes' build
 	mv "$new/server" "$new/etcd"
 	mv -T "$new" "$dir"

@@ -2,6 +2,9 @@
 # done, how far it is, and how long it took. On a terminal that is one line, which is
 # overwritten and gone at the end; elsewhere a line every five seconds.
 
+# say TEXT: a sentence on standard error, broken at words.
+say() { echo "$1" | fold -s -w 79 | sed 's/ *$//' >&2; }
+
 # progress WHAT COMMAND [ARGUMENT ...]: runs the command, which may be a function, and
 # shows the last line that it has written to standard error. All that it wrote there
 # is printed if it fails; the exit status is its own.

@@ -47,7 +47,7 @@ packages() {
 		;;
 	generate) echo clang-19 llvm-19 libbpf-dev ;;
 	*)
-		echo "setup: unknown part $1 (go, fast, demo, fleet-demo, test, lab, bench, fresh, kernels-amd64, kernels-arm64, generate, release, k8s)" >&2
+		say "setup: unknown part $1 (go, fast, demo, fleet-demo, test, lab, bench, fresh, kernels-amd64, kernels-arm64, generate, release, k8s)"
 		exit 1
 		;;
 	esac
@@ -67,7 +67,7 @@ apt_install() {
 		return 1
 	fi
 	if [ "$(id -u)" -ne 0 ]; then
-		echo "setup: these Debian packages are missing:$missing" >&2
+		say "setup: these Debian packages are missing:$missing"
 		echo "setup: installing them needs root: apt-get update && apt-get install --no-install-recommends$missing" >&2
 		return 1
 	fi
@@ -83,7 +83,7 @@ apt_install() {
 	progress 'setup: reading the package lists' apt_get update
 	size=$(apt-get install -y -qq --no-install-recommends --print-uris $missing |
 		awk '{ n++; b += $3 } END { printf "%d packages, %.0f MB", n, b / 1e6 }')
-	echo "setup: installing$missing ($size to download)" >&2
+	say "setup: installing$missing ($size to download)"
 	progress 'setup: installing' apt_get install $missing
 	[ -z "$made" ] || rm -f "$made"
 	trap - EXIT
@@ -133,9 +133,9 @@ install_go() {
 	! go_builds "$link/bin/go" || return 0
 	want=$(awk '$1 == "toolchain" { print substr($2, 3) }' go.mod)
 	old=$(go_version go)
-	[ -z "$old" ] || echo "setup: $(command -v go) is $old, and this needs $want" >&2
+	[ -z "$old" ] || say "setup: $(command -v go) is $old, and this needs $want"
 	[ -n "$old" ] || apt_install $(packages go)
-	echo "setup: downloading Go $want (60 MB, 300 MB on disk) into the module cache" >&2
+	say "setup: downloading Go $want (60 MB, 300 MB on disk) into the module cache"
 	dir=$(progress "setup: downloading Go $want" fetch_go "$want")
 	ln -sfn "$dir" "$link"
 }
@@ -146,9 +146,9 @@ install_duckdb() {
 	venv=$PWD/.venv
 	if "$venv/bin/python" -c 'import duckdb, pandas, pyarrow' 2>/dev/null; then return 0; fi
 	apt_install python3-venv
-	echo "setup: installing DuckDB and pandas" >&2
+	say "setup: installing DuckDB and pandas"
 	if ! { python3 -m venv "$venv" && "$venv/bin/pip" install -q --disable-pip-version-check duckdb==1.4.1 pandas==2.3.3 pyarrow==22.0.0; }; then
-		echo "setup: DuckDB and pandas could not be installed: the tests that need them are skipped" >&2
+		say "setup: DuckDB and pandas could not be installed: the tests that need them are skipped"
 	fi
 }
 
@@ -158,9 +158,9 @@ install_chdb() {
 	venv=$PWD/.venv
 	if "$venv/bin/python" -c 'import chdb; assert chdb.__version__ == "4.4.0"' 2>/dev/null; then return 0; fi
 	apt_install python3-venv
-	echo "setup: installing chdb" >&2
+	say "setup: installing chdb"
 	if ! { python3 -m venv "$venv" && "$venv/bin/pip" install -q --disable-pip-version-check chdb==4.4.0; }; then
-		echo "setup: chdb could not be installed: the tests that need it are skipped" >&2
+		say "setup: chdb could not be installed: the tests that need it are skipped"
 	fi
 }
 
@@ -171,7 +171,7 @@ install_zookeeper() {
 	[ ! -e "$jars/zookeeper-3.8.4.jar" ] || return 0
 	command -v mvn >/dev/null 2>&1 || apt_install maven
 	command -v java >/dev/null 2>&1 || apt_install openjdk-17-jre-headless
-	echo "setup: fetching ZooKeeper" >&2
+	say "setup: fetching ZooKeeper"
 	tmp=$(mktemp -d)
 	cat >"$tmp/pom.xml" <<-'EOF'
 		<project><modelVersion>4.0.0</modelVersion><groupId>slowray</groupId><artifactId>zookeeper</artifactId><version>1</version><dependencies>
@@ -182,7 +182,7 @@ install_zookeeper() {
 	EOF
 	mkdir -p "$jars"
 	if ! mvn -q -B -f "$tmp/pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$jars" >&2; then
-		echo "setup: ZooKeeper could not be fetched: the tests that need it are skipped" >&2
+		say "setup: ZooKeeper could not be fetched: the tests that need it are skipped"
 		rm -rf "$jars"
 	fi
 	rm -rf "$tmp"
@@ -193,7 +193,7 @@ install_zookeeper() {
 install_victorialogs() {
 	bin=$PWD/.victorialogs
 	[ ! -x "$bin/victoria-logs" ] || return 0
-	echo "setup: building VictoriaLogs" >&2
+	say "setup: building VictoriaLogs"
 	mkdir -p "$bin"
 	tmp=$(mktemp -d)
 	if ! (
@@ -202,7 +202,7 @@ install_victorialogs() {
 			chmod -R u+w src && cd src &&
 			CGO_ENABLED=0 timeout 600 go build -mod=mod -trimpath -ldflags "-s -w" -o "$bin/victoria-logs" ./app/victoria-logs
 	) >&2; then
-		echo "setup: VictoriaLogs could not be built: the tests that need it are skipped" >&2
+		say "setup: VictoriaLogs could not be built: the tests that need it are skipped"
 	fi
 	rm -rf "$tmp"
 }
@@ -222,7 +222,7 @@ for part in "$@"; do
 	go) install_go ;;
 	fast)
 		# An ordinary user can run these tests, too.
-		apt_install $needs || echo 'setup: the tests that need them are skipped' >&2
+		apt_install $needs || say 'setup: the tests that need them are skipped'
 		;;
 	test)
 		apt_install $needs

@@ -70,7 +70,7 @@ func newClone(t *testing.T) clone {
 		}
 		c.write(t, filepath.Join(c.dir, name), string(data))
 	}
-	for _, name := range []string{"awk", "chmod", "cp", "cut", "date", "dirname", "grep", "id", "ln", "make", "mkdir", "mktemp", "nproc", "rm", "sed", "sh", "sleep", "tail", "tr", "wc"} {
+	for _, name := range []string{"awk", "chmod", "cp", "cut", "date", "dirname", "echo", "fold", "grep", "id", "ln", "make", "mkdir", "mktemp", "nproc", "rm", "sed", "sh", "sleep", "tail", "tr", "wc"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Skipf("SKIPPED: %v: the scripts are NOT tried", err)

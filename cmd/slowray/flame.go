@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/flame"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/callstack"
@@ -176,7 +177,7 @@ func (c *flameCmd) write(s *streams, stacks *observe.Stacks, pair flame.Pair, op
 		}
 	}
 	if len(c.Out) > 0 {
-		fmt.Fprintf(s.err, "slowray: %d stacks written to %s\n", len(stacks.Samples), strings.Join(c.Out, ", "))
+		fmt.Fprintf(s.err, "slowray: %s written to %s\n", figure.Counted(len(stacks.Samples), "stack"), strings.Join(c.Out, ", "))
 		return nil
 	}
 	style := terminalStyle(s.out)

@@ -202,7 +202,7 @@ func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPag
 	var pushed sync.WaitGroup
 	pushed.Go(func() { push(ctx) })
 	sent.begin(history)
-	told.begin(c.Dir, page.address())
+	told.begin(c.Dir, page.address(), c.Window)
 	record.Notify("READY=1")
 	context.AfterFunc(ctx, func() { record.Notify("STOPPING=1") })
 	rec.Run(ctx)

@@ -25,6 +25,7 @@ type recordLog struct {
 	out, err io.Writer
 	json     bool
 	terminal bool
+	columns  func() int           // of the terminal, which may change; 0 where there is none
 	targets  func() []ship.Status // nil: none
 
 	mu       sync.Mutex
@@ -35,8 +36,12 @@ type recordLog struct {
 }
 
 func newRecordLog(s *streams, asJSON bool) *recordLog {
+	columns := func() int {
+		n, _ := commandline.TerminalColumns(s.out)
+		return n
+	}
 	_, terminal := commandline.TerminalColumns(s.out)
-	return &recordLog{out: s.out, err: s.err, json: asJSON, terminal: terminal}
+	return &recordLog{out: s.out, err: s.err, json: asJSON, terminal: terminal, columns: columns}
 }
 
 // recordEvent is a line of --json.
@@ -150,7 +155,7 @@ func (l *recordLog) windowText(w *record.Window, sent []ship.Status) {
 	now := time.Now().Format(clock)
 	if l.terminal {
 		rate := float64(l.requests) / float64(max(l.seconds, 1))
-		line := fmt.Sprintf("%s  %s requests/s answered, kept: the slowest %s, %s failed", now, figure.Count(int64(rate+0.5)), figure.Count(l.slow), figure.Count(l.failed))
+		line := fmt.Sprintf("%s requests/s answered, kept: the slowest %s, %s failed", figure.Count(int64(rate+0.5)), figure.Count(l.slow), figure.Count(l.failed))
 		if causes := goingOn(w.Findings); len(causes) > 0 {
 			line += "; found: " + strings.Join(causes, ", ")
 		} else if w.Report.CutShort != "" {
@@ -163,7 +168,7 @@ func (l *recordLog) windowText(w *record.Window, sent []ship.Status) {
 				line += "; " + text
 			}
 		}
-		fmt.Fprintln(l.out, line)
+		fmt.Fprint(l.out, printable.Table([][]string{{now, line}}, l.columns()))
 		return
 	}
 	for i := range w.Findings {
@@ -171,9 +176,9 @@ func (l *recordLog) windowText(w *record.Window, sent []ship.Status) {
 		switch {
 		case f.Role != cause.RoleCause:
 		case f.New:
-			fmt.Fprintf(l.out, "found: %s [%s], %s\n", printable.Text(f.Title), f.Cause, report.SubjectText(&f.Subject))
+			l.say("found: %s [%s], %s", printable.Text(f.Title), f.Cause, report.SubjectText(&f.Subject))
 		case !f.End.IsZero():
-			fmt.Fprintf(l.out, "over: %s [%s], %s: from %s to %s\n", printable.Text(f.Title), f.Cause, report.SubjectText(&f.Subject), f.Onset.Local().Format(clock), f.End.Local().Format(clock))
+			l.say("over: %s [%s], %s: from %s to %s", printable.Text(f.Title), f.Cause, report.SubjectText(&f.Subject), f.Onset.Local().Format(clock), f.End.Local().Format(clock))
 		}
 	}
 }
@@ -207,8 +212,8 @@ func goingOn(findings []record.Finding) []string {
 }
 
 // begin tells where the history is and how to open the page, whose address is
-// empty when there is none.
-func (l *recordLog) begin(dir, page string) {
+// empty when there is none; the first window is judged when it is over.
+func (l *recordLog) begin(dir, page string, window time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.json {
@@ -219,10 +224,12 @@ func (l *recordLog) begin(dir, page string) {
 	if dir != historyDir {
 		read = read.Then(shell.Line("--dir %s", shell.Path(dir)))
 	}
-	fmt.Fprintf(l.out, "slowray: recording into %s (%s reads it; Ctrl-C ends)\n", printable.Text(dir), read)
+	l.say("slowray: recording into %s; Ctrl-C ends", printable.Text(dir))
+	fmt.Fprintf(l.out, "slowray: read it back: %s\n", read) // not broken: it is copied
 	if page != "" {
-		fmt.Fprintf(l.out, "slowray: open %s\n", page)
+		l.say("slowray: open %s", page)
 	}
+	l.say("slowray: first verdict in %s", figure.Seconds(window.Seconds()))
 }
 
 // trouble tells what went wrong.
@@ -248,18 +255,23 @@ func (l *recordLog) end(s record.Status) {
 		}})
 		return
 	}
-	fmt.Fprintf(l.out, "slowray: %s requests counted, %s kept, %s windows judged\n",
+	l.say("slowray: %s requests counted, %s kept, %s windows judged",
 		figure.Count(s.Requests.Seen), figure.Count(s.Requests.Slow+s.Requests.Failed+s.Requests.Sampled), figure.Count(s.Windows))
 	for _, t := range sent {
 		gone := ""
 		if t.GaveUp > 0 {
 			gone = ", " + figure.Count(t.GaveUp) + " were given up"
 		}
-		fmt.Fprintf(l.out, "slowray: %s: %s records sent, %s wait on disk%s\n", printable.Text(t.Title), figure.Count(t.Sent), figure.Bytes(t.Bytes), gone)
+		l.say("slowray: %s: %s records sent, %s wait on disk%s", printable.Text(t.Title), figure.Count(t.Sent), figure.Bytes(t.Bytes), gone)
 	}
 	for _, loss := range s.Losses {
-		fmt.Fprintf(l.out, "slowray: %s: %s: %s\n", loss.Label(), loss.What, figure.Count(loss.Count))
+		l.say("slowray: %s: %s: %s", loss.Label(), loss.What, figure.Count(loss.Count))
 	}
+}
+
+// say writes a line for people; on a terminal it is broken at words.
+func (l *recordLog) say(format string, args ...any) {
+	fmt.Fprintln(l.out, printable.Fold(fmt.Sprintf(format, args...), l.columns()))
 }
 
 // line writes an event. Whoever reads may have left: the history is what counts.

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/observe"
@@ -20,7 +23,7 @@ func tellWindows(l *recordLog) {
 		Cause: "conntrack-full", Title: "The table\x1b[2J is full", Role: cause.RoleCause, Subject: cause.Subject{Kind: "listener", Port: 80, Comm: "nginx", PID: 7},
 	}}
 	also := record.Finding{Onset: noon, Windows: 1, New: true, Finding: cause.Finding{Cause: "nginx-upstream-errors", Title: "Upstreams fail", Role: cause.RoleConsequence}}
-	l.begin("/var/lib/x", "http://127.0.0.1:7788/")
+	l.begin("/var/lib/x", "http://127.0.0.1:7788/", time.Minute)
 	for range 60 {
 		l.Second(noon.Unix(), []store.Second{{Endpoint: observe.Endpoint{Side: "served", Requests: 20}}, {Endpoint: observe.Endpoint{Side: "served", Requests: 1}}, {Endpoint: observe.Endpoint{Side: "called", Requests: 300}}})
 	}
@@ -42,7 +45,7 @@ func TestRecordLogForPeople(t *testing.T) {
 		terminal   bool
 		want, none []string
 	}{
-		{true, []string{"recording into /var/lib/x (slowray why --at -5m --dir /var/lib/x reads it", "open http://127.0.0.1:7788/", "  21 requests/s answered, kept: the slowest 1, 0 failed; found: conntrack-full (nginx (pid 7), port 80)\n", "; nothing found\n", "1,260 requests counted, 2 kept, 2 windows judged", "something: 3"}, []string{"over:"}},
+		{true, []string{"recording into /var/lib/x; Ctrl-C ends\nslowray: read it back: slowray why --at -5m --dir /var/lib/x\n", "open http://127.0.0.1:7788/", "\nslowray: first verdict in 60 s\n", "  21 requests/s answered, kept: the slowest 1, 0 failed; found: conntrack-full (nginx (pid 7), port 80)\n", "; nothing found\n", "1,260 requests counted, 2 kept, 2 windows judged", "something: 3"}, []string{"over:"}},
 		{false, []string{"found: The table", "[conntrack-full], nginx (pid 7), port 80\n", "over: The table", ": from 12:00:00 to 12:01:00\n"}, []string{"requests/s", "Upstreams fail"}},
 	} {
 		var out, errs bytes.Buffer
@@ -62,6 +65,23 @@ func TestRecordLogForPeople(t *testing.T) {
 		if !strings.HasPrefix(errs.String(), "slowray: disk ") || strings.Count(errs.String(), "\n") != 1 {
 			t.Errorf("%q", errs.String())
 		}
+	}
+}
+
+// TestRecordLogFits: on a terminal no line is broken within a word.
+func TestRecordLogFits(t *testing.T) {
+	var out bytes.Buffer
+	l := newRecordLog(&streams{&out, &out}, false)
+	l.terminal, l.columns = true, func() int { return 80 }
+	tellWindows(l)
+	text := out.String()
+	for line := range strings.Lines(text) {
+		if ansi.StringWidth(strings.TrimSuffix(line, "\n")) > 80 {
+			t.Errorf("too wide: %s", line)
+		}
+	}
+	if joined := strings.Join(strings.Fields(text), " "); !strings.Contains(joined, "requests/s answered, kept: the slowest 1, 0 failed; found: conntrack-full (nginx (pid 7), port 80)") {
+		t.Errorf("broken within a word:\n%s", text)
 	}
 }
 

@@ -27,7 +27,7 @@ type LabRun struct {
 	Score     bool          `help:"Tell those that are named as a scoreboard; pairs may be named too."`
 	Pairs     int           `placeholder:"N" help:"Scoreboard: N times two faults at once."`
 	Healthy   int           `placeholder:"N" help:"Scoreboard: N times a healthy machine, idle or at work."`
-	Window    time.Duration `default:"8s" placeholder:"D" help:"How long slowray looks (${default})."`
+	Window    time.Duration `default:"8s" placeholder:"D" help:"How long slowray looks (${default}; half of it at incidents that need little)."`
 	Looks     int           `default:"1" placeholder:"N" help:"Look this often under the same load."`
 	Seed      int64         `placeholder:"N" help:"Of addresses and ports; printed by each run."`
 	WholeHost bool          `help:"Let slowray find the service by itself, without --port."`

@@ -93,7 +93,7 @@ type Reader struct {
 	Gaps     int     `json:"gaps"`      // that it left
 }
 
-// Program is a BPF program while the window was watched.
+// Program is the BPF programs of a name while the window was watched.
 type Program struct {
 	Name     string  `json:"name"`
 	Calls    uint64  `json:"calls"`

@@ -93,6 +93,13 @@ func TestCheck(t *testing.T) {
 	if len(c.Price.Programs) == 0 {
 		t.Errorf("no price of a program: %s", c.Price.Because)
 	}
+	listed := map[string]bool{}
+	for _, p := range c.Price.Programs {
+		if listed[p.Name] {
+			t.Errorf("%s is listed twice", p.Name)
+		}
+		listed[p.Name] = true
+	}
 	for _, p := range c.Parts {
 		if p.State == Missing && p.Object == "request" {
 			t.Errorf("%s: %v", p.Name, p.Because)

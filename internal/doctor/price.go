@@ -40,6 +40,7 @@ func countPrograms() (*counted, error) {
 // slowray's own if nobody else loaded some meanwhile.
 func (c *counted) look(elapsed time.Duration) []Program {
 	list := []Program{}
+	at := map[string]int{} // what is loaded twice, as for reads and for writes, is one of its name
 	if c == nil || elapsed <= 0 {
 		return list
 	}
@@ -49,7 +50,14 @@ func (c *counted) look(elapsed time.Duration) []Program {
 			break
 		}
 		id = next
-		if p, err := cost(id, elapsed); err == nil && p.Calls > 0 {
+		p, err := cost(id, elapsed)
+		if err != nil || p.Calls == 0 {
+			continue
+		}
+		if i, ok := at[p.Name]; ok {
+			list[i].add(&p)
+		} else {
+			at[p.Name] = len(list)
 			list = append(list, p)
 		}
 	}
@@ -57,6 +65,13 @@ func (c *counted) look(elapsed time.Duration) []Program {
 		return cmp.Or(cmp.Compare(b.CPUShare, a.CPUShare), cmp.Compare(a.Name, b.Name))
 	})
 	return list
+}
+
+// add counts another program of the same name.
+func (p *Program) add(other *Program) {
+	calls := p.Calls + other.Calls
+	p.EachNS = (p.EachNS*float64(p.Calls) + other.EachNS*float64(other.Calls)) / float64(calls)
+	p.Calls, p.CPUShare = calls, p.CPUShare+other.CPUShare
 }
 
 func cost(id ebpf.ProgramID, elapsed time.Duration) (Program, error) {

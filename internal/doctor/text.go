@@ -96,6 +96,7 @@ func (c *Checkup) price(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, ", its programs in the kernel %s\n", figure.Percent(all))
 	}
+	b.WriteString("  It tries everything at once, without a budget: slowray record keeps within 1 % of the host's CPUs (docs/cost.md).\n")
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, p := range c.Price.Programs[:min(len(c.Price.Programs), shownPrograms)] {
 		fmt.Fprintf(w, "  %s\t%s calls\t%.0f ns each\t%s\t\n", printable.Text(p.Name), figure.Count(int(p.Calls)), p.EachNS, figure.Percent(p.CPUShare))

@@ -84,3 +84,27 @@ func PadLeft(text string, width int) string {
 // Cut is a text that is printable in at most width columns, at least one: what is cut off is
 // an ….
 func Cut(text string, width int) string { return ansi.Truncate(text, max(width, 1), "…") }
+
+// Clause is a text that is printable in at most width columns: what is too long ends with the
+// last clause of it, or else the last word, that has room with an … after it.
+func Clause(text string, width int) string {
+	if ansi.StringWidth(text) <= width {
+		return text
+	}
+	head := strings.TrimSuffix(Cut(text, max(width, 1)-1), "…")
+	at := -1
+	for _, end := range []string{"; ", ", ", ": ", " (", "；", "，", "：", "（"} {
+		at = max(at, strings.LastIndex(text[:min(len(head)+len(end), len(text))], end))
+	}
+	if least := len(head) / 2; at < least { // it would say little
+		if blank := strings.LastIndexByte(head, ' '); blank >= least {
+			at = blank
+		} else {
+			at = len(head)
+		}
+	}
+	if head = strings.TrimRight(head[:at], " ,;:("); head == "" {
+		return "…"
+	}
+	return head + " …"
+}

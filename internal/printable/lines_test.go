@@ -35,3 +35,25 @@ func TestCut(t *testing.T) {
 		}
 	}
 }
+
+func TestClause(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		width int
+		want  string
+	}{
+		{"packages: curl, nginx, php8.2-fpm and 5 more", 44, "packages: curl, nginx, php8.2-fpm and 5 more"},
+		{"packages: curl, nginx, php8.2-fpm and 5 more", 40, "packages: curl, nginx …"},
+		{"packages: curl, nginx, php8.2-fpm and 5 more", 24, "packages: curl, nginx …"},
+		{"what the threads wait for was not watched", 30, "what the threads wait for …"},
+		{"not permitted (needs CAP_SYS_PTRACE)", 20, "not permitted …"},
+		{"/a/path/that/is/long changed", 16, "/a/path/that/i …"},
+		{"没有权限，需要 root", 14, "没有权限 …"},
+		{"größer", 2, "…"},
+		{"größer", 0, "…"},
+	} {
+		if got := Clause(c.text, c.width); got != c.want {
+			t.Errorf("%q in %d columns: %q, want %q", c.text, c.width, got, c.want)
+		}
+	}
+}

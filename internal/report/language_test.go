@@ -16,6 +16,7 @@ import (
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/language"
 	"github.com/slowray/slowray/internal/printable"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // show prints the first screen of a report for each cause: go test -v -run InChinese -args -show
@@ -49,6 +50,7 @@ func TestCorpusInChinese(t *testing.T) {
 		t.Fatalf("%d reports in the corpus (%v)", len(files), err)
 	}
 	missing := map[string]bool{}
+	noted, translated := 0, 0
 	check := func(what, text string) {
 		got := l.Text(text)
 		if bare := strings.ReplaceAll(got, "slowray wait", ""); language.IsEnglish(bare) && !missing[got] {
@@ -72,11 +74,25 @@ func TestCorpusInChinese(t *testing.T) {
 			check(what+", impact", f.Impact.Text)
 			check(what+", advice", f.Fix.Text)
 			check(what+", end of the chain", f.ChainEnd)
+			for _, c := range slices.Concat(f.Fix.Commands, f.Fix.Persist) {
+				// A setting for a file is none of a language: "in FILE: SETTING".
+				if _, note := c.Parts(); note != "" && !strings.HasPrefix(note, "in /") {
+					noted++
+					if got := (&printer{Style: Style{Language: l}}).note(note); strings.ContainsFunc(got, func(r rune) bool { return unicode.Is(unicode.Han, r) }) {
+						translated++
+					} else {
+						t.Logf("%s: the note %q stays English", what, note)
+					}
+				}
+			}
 		}
 		for _, s := range r.Unlinked {
 			check("not the cause", s.Text)
 		}
 		check("verdict", verdictOf(r))
+	}
+	if noted < 500 || translated < noted*95/100 {
+		t.Errorf("of %d notes of commands %d are translated", noted, translated)
 	}
 }
 
@@ -98,6 +114,24 @@ func readReport(t *testing.T, file string) *diagnose.Report {
 		t.Fatalf("%s: %v", file, err)
 	}
 	return &r
+}
+
+// TestNotesInChinese: what a command notes is translated, but for a setting that is copied.
+func TestNotesInChinese(t *testing.T) {
+	p := &printer{Style: Style{Width: 200, Language: chinese(t)}}
+	const setting = `'"log-opts": {"mode": "non-blocking", "max-buffer-size": "4m"}'`
+	for _, c := range []struct {
+		command shell.Command
+		want    string
+	}{
+		{shell.Line("strace -p 7   # the calls that write one message in pieces"), "strace -p 7   # 把一条消息分几次写出的调用"},
+		{shell.Line("# for all new containers, in /etc/docker/daemon.json: %s", shell.Word(strings.Trim(setting, "'"))), "# for all new containers, in /etc/docker/daemon.json: " + setting},
+		{shell.Line("nginx -s reload"), "nginx -s reload"},
+	} {
+		if got := p.commands("", []shell.Command{c.command}); len(got) != 1 || got[0] != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
 }
 
 // TestWideCharacters: Chinese takes two columns each, breaks between its characters, and

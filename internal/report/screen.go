@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -38,7 +39,7 @@ func (p *printer) screen(r *diagnose.Report) {
 	roots := causesOf(r)
 	for i, f := range roots {
 		if i < screenCauses {
-			p.onScreen(i+1, f, consequencesOf(r, f))
+			p.onScreen(i+1, r, f)
 			p.line("")
 		} else {
 			p.line("%s", p.shortened(fmt.Sprintf("%d. %s  [%s]  %s", i+1, p.title(f), f.Cause, printable.Text(p.subject(&f.Subject))), 0))
@@ -234,56 +235,74 @@ func healthText(r *diagnose.Report) string {
 	return text
 }
 
-// onScreen writes a cause in at most screenLines lines.
-func (p *printer) onScreen(n int, f *cause.Finding, consequences []*cause.Finding) {
+// onScreen writes a cause in at most screenLines lines. What harm it does comes first: the
+// fix, the proof, the evidence and what else it explains share the lines that are left.
+func (p *printer) onScreen(n int, r *diagnose.Report, f *cause.Finding) {
 	room := screenLines - 1 - p.heading(n, f)
 	p.translated("where", p.shortened(printable.Text(p.subject(&f.Subject)), labelWidth))
+	take := func(lines []string) []string {
+		room -= len(lines)
+		return lines
+	}
+	when := take(p.when(r, f))
+	impact := take(p.firstLines(p.impact(f), max(2, room-1))) // of 80 columns that is all of it
 
 	fix := p.commands(bold, f.Fix.Commands)
-	if len(fix) == 0 || len(fix) > min(screenFix, room-2) {
+	if len(fix) == 0 || len(fix) > min(screenFix, room-1) {
 		if n := len(f.Fix.Commands); n > 0 {
 			fix = append(p.firstLines(f.Fix.Text, 1), p.paint(dim, p.say("-v prints the %d commands", n)))
 		} else {
 			fix = p.firstLines(f.Fix.Text, 2)
 		}
 	}
-	room -= len(fix)
-	if o := f.Over; o != nil {
-		room--
-		p.field("when", p.cut(overText(o), labelWidth))
+	fix = take(fix[:max(0, min(room, len(fix)))])
+	var prove, evidence, explains []string
+	if f.Prove != nil && room > 0 {
+		prove = take(p.commands("", []shell.Command{f.Prove.Command}))
 	}
-	if f.Prove != nil {
-		room--
-	}
-	var evidence []string
 	if len(f.Chain) > 0 {
 		evidence = append(evidence, p.cut(chainText(f), labelWidth))
 	}
 	for i := range f.Evidence {
 		evidence = append(evidence, p.shortened(printable.Text(p.fact(&f.Evidence[i])), labelWidth))
 	}
-	impact := p.firstLines(p.impact(f), max(1, min(2, room-1)))
-	room -= len(impact)
-	if len(consequences) > 0 && room > 1 {
-		room--
-	} else {
-		consequences = nil
+	if consequences := consequencesOf(r, f); len(consequences) > 0 && room > 1 {
+		explains = take([]string{p.alsoExplains(consequences)})
 	}
+	p.listed("when", when)
 	p.listed("impact", impact)
 	p.listed("evidence", evidence[:max(0, min(room, 2, len(evidence)))])
 	p.listed("fix", fix)
-	if f.Prove != nil {
-		p.listed("prove", p.commands("", []shell.Command{f.Prove.Command}))
+	p.listed("prove", prove)
+	p.listed("explains", explains)
+}
+
+// when says in which windows of a history f was found: in full where that has room on a line.
+func (p *printer) when(r *diagnose.Report, f *cause.Finding) []string {
+	o := f.Over
+	if o == nil {
+		return nil
 	}
-	if len(consequences) > 0 {
-		var ids []string
-		for _, c := range consequences {
-			if !slices.Contains(ids, string(c.Cause)) {
-				ids = append(ids, string(c.Cause))
-			}
+	text := p.text(overText(o))
+	if ansi.StringWidth(text) > p.Width-labelWidth {
+		day := o.End // which the second line of the report names
+		if r.History != nil {
+			day = r.History.From
 		}
-		p.listed("explains", []string{p.cut("also "+strings.Join(ids, ", "), labelWidth)})
+		text = p.say("%s to %s, in %d of %d windows; figures of %s", figure.Until(o.Onset, day), figure.Until(o.End, o.Onset), o.Windows, o.Of, figure.Until(o.Worst, o.Onset))
 	}
+	return p.broken(text)
+}
+
+// alsoExplains names consequences on one line.
+func (p *printer) alsoExplains(consequences []*cause.Finding) string {
+	var ids []string
+	for _, c := range consequences {
+		if !slices.Contains(ids, string(c.Cause)) {
+			ids = append(ids, string(c.Cause))
+		}
+	}
+	return p.cut("also "+strings.Join(ids, ", "), labelWidth)
 }
 
 // heading writes the first line of a cause, or two where that is wider than the terminal, and
@@ -291,7 +310,11 @@ func (p *printer) onScreen(n int, f *cause.Finding, consequences []*cause.Findin
 func (p *printer) heading(n int, f *cause.Finding) int {
 	title, id := fmt.Sprintf("%d. %s", n, p.title(f)), "["+string(f.Cause)+"]"
 	if f.Confidence > 0 { // reports of older versions have none
-		id += "  " + p.say("confidence %.2f", f.Confidence)
+		// On the first screen it gives way to when a finding of a history was made.
+		sure := "  " + p.say("confidence %.2f", f.Confidence)
+		if free := p.Width - ansi.StringWidth(title+id) - 2; p.All || f.Over == nil || free < 0 || free >= ansi.StringWidth(sure) {
+			id += sure
+		}
 	}
 	lines := []string{title}
 	if ansi.StringWidth(title+id)+2 > p.Width {
@@ -340,10 +363,15 @@ func (p *printer) listed(label string, lines []string) {
 	}
 }
 
+// broken is text in the reader's language in the lines that it takes next to a label.
+func (p *printer) broken(text string) []string {
+	return printable.Wrap(printable.Text(text), max(p.Width-labelWidth, 20))
+}
+
 // firstLines are the first lines of a text that has room next to a label; the last one ends
 // with … where more follows.
 func (p *printer) firstLines(text string, most int) []string {
-	lines := printable.Wrap(p.text(printable.Text(text)), max(p.Width-labelWidth, 20))
+	lines := p.broken(p.text(text))
 	if len(lines) > most {
 		lines = lines[:most]
 		lines[most-1] = p.shortened(lines[most-1]+" …", labelWidth)
@@ -397,18 +425,33 @@ func (p *printer) shortChanges(r *diagnose.Report) {
 	if len(r.Changes) == 0 || len(r.Findings) == 0 {
 		return
 	}
-	var list []string
-	i := 0
-	for i < len(r.Changes) && len(list) < screenChanges {
+	line, rest := p.say("Recent changes: %s", ""), ""
+	for i, n := 0, 0; i < len(r.Changes) && n < screenChanges; n++ {
 		text, next := changeText(r.Changes, i)
-		list = append(list, p.say("%s (%s)", printable.Text(text), beforeText(&r.Changes[i])))
-		i = next
+		text = printable.Text(text)
+		before := beforeText(&r.Changes[i])
+		more := ""
+		if next < len(r.Changes) {
+			more = "; " + p.say("%d more: -v", len(r.Changes)-next)
+		}
+		item := p.say("%s (%s)", text, before)
+		switch room := p.Width - ansi.StringWidth(line+more); {
+		case n > 0 && ansi.StringWidth(item)+2 > room:
+			p.line("%s", line+rest)
+			return
+		case n > 0:
+			item = "; " + item
+		case ansi.StringWidth(item) > room:
+			if file := printable.Text(r.Changes[i].Path); file != "" {
+				text = strings.Replace(text, file, "…/"+path.Base(file), 1)
+			}
+			text = p.text(text)
+			taken := ansi.StringWidth(p.say("%s (%s)", text, before)) - ansi.StringWidth(text)
+			item = p.say("%s (%s)", printable.Clause(text, room-taken), before)
+		}
+		line, rest, i = line+item, more, next
 	}
-	more := ""
-	if i < len(r.Changes) {
-		more = "; " + p.say("%d more: -v", len(r.Changes)-i)
-	}
-	p.line("%s", p.shortened(p.say("Recent changes: %s", "")+strings.Join(list, "; ")+more, 0))
+	p.line("%s", line+rest)
 }
 
 // sights names trouble that is linked to no slow request: it is found elsewhere, too, and
@@ -419,18 +462,22 @@ func (p *printer) sights(r *diagnose.Report) {
 			p.line("%s", p.paint(dim, p.say("… and %d more that are linked to no slow request: -v", len(r.Unlinked)-i)))
 			break
 		}
-		p.line("%s", p.shortened(p.say("Not the cause: %s", printable.Text(s.Text)), 0))
+		p.line("%s", printable.Clause(p.say("Not the cause: %s", printable.Text(s.Text)), p.Width))
 	}
 }
 
 // rest counts what -v lists.
 func (p *printer) rest(r *diagnose.Report) {
-	text := p.text(fmt.Sprintf("%s ruled out", figure.Counted(len(r.RuledOut), "cause")))
+	text, all := p.text(fmt.Sprintf("%s ruled out", figure.Counted(len(r.RuledOut), "cause"))), " · "+p.say("-v lists all")
 	if n := len(r.NotChecked); n > 0 {
-		text += p.say(", %d not checked (%s)", n, printable.Text(commonest(r.NotChecked)))
+		because := printable.Text(commonest(r.NotChecked))
+		if one := text + p.say(", %d not checked (%s)", n, because); ansi.StringWidth(one+all) <= p.Width {
+			text = one
+		} else {
+			p.line("%s", p.paint(dim, printable.Clause(p.say("%d not checked: %s", n, because), p.Width)))
+		}
 	}
-	all := " · " + p.say("-v lists all")
-	p.line("%s", p.paint(dim, p.shortened(text, ansi.StringWidth(all))+all))
+	p.line("%s", p.paint(dim, text+all))
 	losses := slices.DeleteFunc(slices.Clone(r.Losses), func(l observe.Loss) bool { return l.What == observe.LossOldChanges })
 	if len(losses) == 0 {
 		return
@@ -441,7 +488,15 @@ func (p *printer) rest(r *diagnose.Report) {
 		more = "; " + p.say("%d more: -v", n)
 	}
 	l := &losses[0]
-	p.line("%s", p.paint(yellow, p.shortened(p.text(l.Label())+p.say(": %s %s", figure.Count(l.Count), printable.Text(l.What)), ansi.StringWidth(more))+more))
+	p.line("%s", p.paint(yellow, printable.Clause(p.text(l.Label())+p.say(": %s %s", figure.Count(l.Count), printable.Text(p.numbered(l))), p.Width-ansi.StringWidth(more))+more))
+}
+
+// numbered is what is missing, in the singular where it is one: "stack of CPU samples …".
+func (p *printer) numbered(l *observe.Loss) string {
+	if first, rest, _ := strings.Cut(l.What, " "); l.Count == 1 && p.Language == nil { // others have their own rules
+		return strings.TrimSuffix(first, "s") + " " + rest
+	}
+	return l.What
 }
 
 // lostFirst orders what is missing: what was lost before what was left out on purpose.

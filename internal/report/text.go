@@ -315,8 +315,13 @@ func (p *printer) label(name string) string { return "   " + printable.Pad(p.tex
 // next to it, or above it where both have no room.
 func (p *printer) commands(c color, list []shell.Command) (lines []string) {
 	for i := range list {
-		text, room := printable.Text(list[i].String()), max(p.Width-labelWidth, 20)
+		room := max(p.Width-labelWidth, 20)
 		command, note := list[i].Parts()
+		text := printable.Text(list[i].String())
+		if said := p.note(printable.Text(note)); note != "" {
+			text = strings.TrimSuffix(text, printable.Text(note)) + said
+			note = said
+		}
 		if note != "" && ansi.StringWidth(text) > room {
 			for _, l := range printable.Wrap(printable.Text(note), room-2) {
 				lines = append(lines, p.paint(c, "# "+l))
@@ -328,6 +333,16 @@ func (p *printer) commands(c color, list []shell.Command) (lines []string) {
 		lines = append(lines, p.paint(c, text))
 	}
 	return lines
+}
+
+// note is what a command notes, in the language of the reader, unless that would change what
+// is quoted in it: a setting, which is copied.
+func (p *printer) note(english string) string {
+	said := p.text(english)
+	if i := strings.IndexByte(english, '\''); i >= 0 && !strings.Contains(said, english[i:]) {
+		return english
+	}
+	return said
 }
 
 // paragraph writes text that is printable and in the reader's language, wrapped.

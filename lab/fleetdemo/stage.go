@@ -20,6 +20,7 @@ import (
 
 	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/osthread"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // stage is everything that the demonstration has made, to be taken down again.
@@ -146,7 +147,8 @@ func sweep() {
 // already.
 func (s *stage) say(text string) {
 	s.hush()
-	fmt.Printf("%4d s  %s\n", int(time.Since(s.began).Seconds()), text)
+	in, what := text[:len(text)-len(strings.TrimLeft(text, " "))], strings.TrimLeft(text, " ")
+	fmt.Print(printable.Table([][]string{{fmt.Sprintf("%4d s%s", int(time.Since(s.began).Seconds()), in), what}}, commandline.Columns(os.Stdout)))
 	s.told = time.Now()
 	s.doing = commandline.NewTimedStage(os.Stdout, "       "+strings.TrimSpace(text), "Ctrl-C: end and remove all", 0)
 	s.doing.Show("       "+strings.TrimSpace(text), -1)
@@ -204,6 +206,9 @@ func (s *stage) ask(ctx context.Context, want []string, args ...string) error {
 	var answer bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(os.Stdout, &answer), os.Stderr
+	if n := commandline.Columns(os.Stdout); n > 0 { // it writes into a pipe
+		cmd.Env = append(os.Environ(), "COLUMNS="+strconv.Itoa(n))
+	}
 	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {

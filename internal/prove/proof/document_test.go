@@ -133,6 +133,21 @@ func TestVerdictFits(t *testing.T) {
 			t.Errorf("in %d columns: %s", width, line)
 		}
 	}
+	done.Service.Comm = "booking-app"
+	done.Steps[0].Change.Text = "TCP_NODELAY on the connections of booking-app"
+	for width, want := range map[int]string{
+		60: "PROVED  TCP … on booking-app: good responses 505/s → 5,050/s",
+		80: "PROVED  TCP_NODELAY on booking-app: good responses 505/s → 5,050/s",
+		90: "PROVED  TCP_NODELAY on the connections of booking-app: good responses 505/s → 5,050/s",
+	} {
+		var b strings.Builder
+		if err := done.Text(&b, width, nil); err != nil {
+			t.Fatal(err)
+		}
+		if line, _, _ := strings.Cut(b.String(), "\n"); line != want {
+			t.Errorf("in %d columns: %s\nwant %s", width, line, want)
+		}
+	}
 }
 
 // TestTextInChinese: verdict, table and endings are in the language of the reader; what

@@ -97,7 +97,7 @@ func (p *printer) verdict(d *Document) {
 		if e := decisive(r); e != nil && len(d.Steps) > 0 {
 			head, figures := p.reader.Text(word)+"  ", fmt.Sprintf(": %s %s → %s", p.reader.Text(e.Metric.Words()), p.reader.Text(e.Figure(e.Before.Median)), p.reader.Text(figureOf(e, &e.With)))
 			what := p.reader.Text(printable.Text(d.Steps[0].Change.Text))
-			p.line("%s", head+printable.Cut(what, p.width-ansi.StringWidth(head+figures))+figures)
+			p.line("%s", head+d.shortened(what, p.width-ansi.StringWidth(head+figures))+figures)
 			return
 		}
 	}
@@ -106,6 +106,21 @@ func (p *printer) verdict(d *Document) {
 		who = p.say("%s on %s :%d", d.Cause, d.comm(), d.Service.Port)
 	}
 	p.line("%s", printable.Cut(printable.Text(p.reader.Text(word)+"  "+who+": "+p.reader.Text(printable.Text(text))), p.width))
+}
+
+// shortened is what was changed in at most width columns, with the whole name of the service
+// where it is part of that: "TCP_NODELAY on app" for "TCP_NODELAY on the connections of app".
+func (d *Document) shortened(what string, width int) string {
+	if ansi.StringWidth(what) <= width {
+		return what
+	}
+	name := printable.Text(d.comm())
+	setting, _, named := strings.Cut(what, name)
+	setting, _, _ = strings.Cut(setting, " on ")
+	if room := width - ansi.StringWidth(name) - len(" on "); named && room > 0 {
+		return printable.Clause(setting, room) + " on " + name
+	}
+	return printable.Cut(what, width)
 }
 
 // comm is the name of the service's process, "port" where it is not known.
