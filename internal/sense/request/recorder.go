@@ -107,6 +107,7 @@ type Recorder struct {
 	threads threadsOf
 
 	streams streams // of HTTP/2
+	sealed  sealed
 
 	each func(*observe.Request) // of the last Poll: Flush makes room with it
 }
