@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -40,18 +41,53 @@ Exit status: 0 ended as asked, 2 could not serve.`
 func (c *mcpCmd) Run(ctx context.Context, s *streams) error {
 	h := pastAnswers{dir: c.Dir}
 	defer h.close()
+	there, gone := context.WithCancel(ctx)
+	defer gone()
 	m := assistant.New(assistant.Options{
-		Version: version(), Command: c.ask, History: h.handler,
+		Version: version(), History: h.handler,
+		Command: func(ctx context.Context, args ...string) ([]byte, error) {
+			ctx, stop := context.WithCancel(ctx)
+			defer stop()
+			defer context.AfterFunc(there, stop)()
+			return c.ask(ctx, args...)
+		},
 		Moment: func(text string) (time.Time, error) { return parseAt(text, time.Now()) },
 	})
 	if c.Listen != "" {
 		return c.serve(ctx, m, s)
 	}
-	err := m.Run(ctx, &mcp.StdioTransport{})
+	err := m.Run(ctx, &mcp.IOTransport{Reader: &fromClient{ReadCloser: os.Stdin, gone: gone}, Writer: os.Stdout})
 	if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("mcp: %w", err)
 	}
 	return nil
+}
+
+// fromClient is what a client says. One that says no more has gone, and what it asked ends:
+// the library answers everything before it ends by itself.
+type fromClient struct {
+	io.ReadCloser
+	gone func()
+	line int // bytes since the last end of a line: a message is one line
+}
+
+const maxLine = 1 << 20 // as of a message over HTTP
+
+// Read refuses a message that is too long before it is whole.
+func (f *fromClient) Read(b []byte) (int, error) {
+	n, err := f.ReadCloser.Read(b)
+	if end := bytes.LastIndexByte(b[:n], '\n'); end >= 0 {
+		f.line = n - end - 1
+	} else {
+		f.line += n
+	}
+	if f.line > maxLine {
+		err = fmt.Errorf("a message is longer than %d bytes", maxLine)
+	}
+	if err != nil {
+		f.gone()
+	}
+	return n, err
 }
 
 // serve answers over HTTP.
@@ -189,7 +225,11 @@ func (c *mcpCmd) ask(ctx context.Context, args ...string) ([]byte, error) {
 	child.Stdout, child.Stderr = said, told
 	child.Cancel = func() error { return child.Process.Signal(syscall.SIGINT) }
 	child.WaitDelay = patience
+	// Should this be killed, the child ends too. The kernel means the thread that made it.
+	child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGINT}
+	runtime.LockOSThread()
 	err := child.Run()
+	runtime.UnlockOSThread()
 	var ended *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
