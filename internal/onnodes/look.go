@@ -3,6 +3,7 @@ package onnodes
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -92,7 +93,7 @@ func Stream(ctx context.Context, run Runner, spots []Spot, args []string, text b
 			note(s, 0, err)
 			return
 		}
-		out, errs := &lines{mu: &mu, to: stdout, before: name}, &lines{mu: &mu, to: stderr, before: name}
+		out, errs := &lines{mu: &mu, to: stdout, before: name, text: text}, &lines{mu: &mu, to: stderr, before: name, text: true}
 		status, err := run(ctx, s, slices.Concat(args, filter), out, errs)
 		out.end()
 		errs.end()
@@ -144,6 +145,7 @@ type lines struct {
 	mu     *sync.Mutex
 	to     io.Writer
 	before string
+	text   bool
 	rest   []byte
 }
 
@@ -158,7 +160,14 @@ func (l *lines) Write(p []byte) (int, error) {
 		}
 		line := l.rest[:i+1]
 		l.mu.Lock()
-		_, err := fmt.Fprintf(l.to, "%s%s", l.before, line)
+		_, err := io.WriteString(l.to, l.before)
+		switch {
+		case err != nil:
+		case !l.text && json.Valid(line): // which escapes what must not be shown
+			_, err = l.to.Write(line)
+		default:
+			err = shown(l.to, line)
+		}
 		l.mu.Unlock()
 		l.rest = l.rest[i+1:]
 		if err != nil {

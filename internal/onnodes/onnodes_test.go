@@ -254,3 +254,27 @@ func TestStream(t *testing.T) {
 		}
 	}
 }
+
+// TestRogueNode: what whoever has taken over a node says does not drive this terminal.
+func TestRogueNode(t *testing.T) {
+	const evil = "\x1b]52;c;ZXZpbA==\a\x1b[2J\u202e"
+	a := shop()
+	a.program = func(string, []string) (string, string, int, bool) {
+		return "PROBLEM " + evil + "\n{\"a\":1}\n" + evil, evil + "\n", 1, false
+	}
+	c := serve(t, a)
+	spots := []Spot{{Node: "node-1"}}
+	run, err := c.OnAgents(t.Context(), spots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := Text(&out, Look(t.Context(), run, spots, []string{"why"})); err != nil {
+		t.Fatal(err)
+	}
+	Stream(t.Context(), run, spots, []string{"requests"}, true, &out, &out)
+	Stream(t.Context(), run, spots, []string{"requests"}, false, &out, &out)
+	if strings.ContainsAny(out.String(), "\x1b\a\u202e") || strings.Count(out.String(), "{\"a\":1}\n") != 3 {
+		t.Errorf("%q", out.String())
+	}
+}
