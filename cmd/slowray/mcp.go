@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/slowray/slowray/internal/accept"
@@ -56,36 +57,57 @@ func (c *mcpCmd) Run(ctx context.Context, s *streams) error {
 	if c.Listen != "" {
 		return c.serve(ctx, m, s)
 	}
-	err := m.Run(ctx, &mcp.IOTransport{Reader: &fromClient{ReadCloser: os.Stdin, gone: gone}, Writer: os.Stdout})
+	err := m.Run(ctx, &fromClient{&mcp.IOTransport{Reader: &boundedLines{ReadCloser: os.Stdin}, Writer: os.Stdout}, gone})
 	if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("mcp: %w", err)
 	}
 	return nil
 }
 
-// fromClient is what a client says. One that says no more has gone, and what it asked ends:
-// the library answers everything before it ends by itself.
+// fromClient is the connection with a client. One that says no more, or makes no sense, has
+// gone, and what it asked ends: the library waits for all answers before it ends by itself.
 type fromClient struct {
-	io.ReadCloser
+	mcp.Transport
 	gone func()
-	line int // bytes since the last end of a line: a message is one line
 }
 
-const maxLine = 1 << 20 // as of a message over HTTP
+// Connect connects.
+func (f *fromClient) Connect(ctx context.Context) (mcp.Connection, error) {
+	c, err := f.Transport.Connect(ctx)
+	return &clientConnection{c, f.gone}, err
+}
 
-// Read refuses a message that is too long before it is whole.
-func (f *fromClient) Read(b []byte) (int, error) {
-	n, err := f.ReadCloser.Read(b)
-	if end := bytes.LastIndexByte(b[:n], '\n'); end >= 0 {
-		f.line = n - end - 1
-	} else {
-		f.line += n
-	}
-	if f.line > maxLine {
-		err = fmt.Errorf("a message is longer than %d bytes", maxLine)
-	}
+type clientConnection struct {
+	mcp.Connection
+	gone func()
+}
+
+// Read reads a message.
+func (c *clientConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	m, err := c.Connection.Read(ctx)
 	if err != nil {
-		f.gone()
+		c.gone()
+	}
+	return m, err
+}
+
+const maxLine = 1 << 20 // bytes of a message, as over HTTP
+
+// boundedLines refuses a message, which is one line, that is too long, before it is whole.
+type boundedLines struct {
+	io.ReadCloser
+	line int // bytes since the last end of one
+}
+
+func (l *boundedLines) Read(b []byte) (int, error) {
+	n, err := l.ReadCloser.Read(b)
+	if end := bytes.LastIndexByte(b[:n], '\n'); end >= 0 {
+		l.line = n - end - 1
+	} else {
+		l.line += n
+	}
+	if l.line > maxLine {
+		err = fmt.Errorf("a message is longer than %d bytes", maxLine)
 	}
 	return n, err
 }

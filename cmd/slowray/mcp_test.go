@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -96,8 +97,12 @@ func TestMCPClientGoes(t *testing.T) {
 		"input ends": func(_ *exec.Cmd, in io.WriteCloser) error { return in.Close() },
 		"killed":     func(cmd *exec.Cmd, _ io.WriteCloser) error { return cmd.Process.Kill() },
 		"no end of a message": func(_ *exec.Cmd, in io.WriteCloser) error {
-			_, _ = in.Write(make([]byte, 4*maxLine)) // refused on the way
+			_, _ = in.Write(bytes.Repeat([]byte(" "), 4*maxLine)) // refused on the way
 			return nil
+		},
+		"garbage": func(_ *exec.Cmd, in io.WriteCloser) error {
+			_, err := io.WriteString(in, "\x00garbage\n")
+			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
