@@ -56,8 +56,13 @@ func Look(ctx context.Context, run Runner, spots []Spot, args []string) []Result
 	each(spots, func(i int, s Spot) {
 		out, stderr := limited{left: mostOutput}, limited{left: mostOutput}
 		status, err := run(ctx, s, slices.Concat(args, s.containers()), &out, &stderr)
-		if err == nil && (out.left < 0 || stderr.left < 0) {
+		switch {
+		case err != nil:
+		case out.left < 0 || stderr.left < 0:
 			err = errors.New("its output is too long")
+		case status <= commandline.ExitFindings && !whole(out.Bytes(), args):
+			// A stream that breaks off, as of a node that dies, ends as a good one does.
+			err = errors.New("it ended before its report was complete")
 		}
 		if err != nil {
 			status = commandline.ExitFailed
@@ -65,6 +70,11 @@ func Look(ctx context.Context, run Runner, spots []Spot, args []string) []Result
 		results[i] = Result{s, status, out.Bytes(), stderr.Bytes(), err}
 	})
 	return results
+}
+
+// whole says whether a report is one: some text, or JSON where that was asked for.
+func whole(out []byte, args []string) bool {
+	return len(bytes.TrimSpace(out)) > 0 && (!slices.Contains(args, "--json") || json.Valid(out))
 }
 
 // Stream runs slowray at all spots and passes on its lines as they come, each with the

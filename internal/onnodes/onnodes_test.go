@@ -13,6 +13,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slowray/slowray/internal/commandline"
 )
 
 func names(spots []Spot) string {
@@ -276,5 +278,24 @@ func TestRogueNode(t *testing.T) {
 	Stream(t.Context(), run, spots, []string{"requests"}, false, &out, &out)
 	if strings.ContainsAny(out.String(), "\x1b\a\u202e") || strings.Count(out.String(), "{\"a\":1}\n") != 3 {
 		t.Errorf("%q", out.String())
+	}
+}
+
+// TestNodeDies: a node that dies meanwhile breaks the stream off, which looks like a good end.
+// That is no report, and not the exit status of one that found nothing.
+func TestNodeDies(t *testing.T) {
+	for said, args := range map[string][]string{"": {"why"}, "\n": {"why"}, `{"findings":[`: {"why", "--json"}} {
+		a := shop()
+		a.program = func(string, []string) (string, string, int, bool) { return said, "slowray: watching\n", 0, false }
+		c := serve(t, a)
+		spots := []Spot{{Node: "node-1"}}
+		run, err := c.OnAgents(t.Context(), spots)
+		if err != nil {
+			t.Fatal(err)
+		}
+		results := Look(t.Context(), run, spots, args)
+		if results[0].Err == nil || Worst(results) != commandline.ExitFailed {
+			t.Errorf("%q: status %d, %v", said, Worst(results), results[0].Err)
+		}
 	}
 }
