@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -24,28 +23,28 @@ func dialRoot(ctx context.Context, dialer *net.Dialer, network, at string) (net.
 	if err != nil {
 		return nil, err
 	}
-	if err := ownListener(ctx, conn.RemoteAddr().(*net.TCPAddr).AddrPort().Port()); err != nil {
+	if err := ownListener(conn.RemoteAddr().(*net.TCPAddr).AddrPort().Port()); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return conn, nil
 }
 
+const maxListeners = 512 << 10 // bytes: 3,400 that listen
+
 // ownListener says whether whoever listens at a port of this network namespace is root, or
 // who runs this. Of several, at different addresses, all have to be.
-func ownListener(ctx context.Context, port uint16) error {
+func ownListener(port uint16) error {
 	var found bool
-	b := budget.New(ctx, budget.Limits{Bytes: 4 << 20, Wall: connectTimeout})
 	for _, name := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
-		f, err := os.Open(name)
+		text, err := budget.Head(name, maxListeners)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // without IPv6
 		}
 		if err != nil {
 			return err
 		}
-		uids, err := listeners(bufio.NewScanner(b.Reader(f)), port)
-		f.Close()
+		uids, err := listeners(string(text), port)
 		if err != nil {
 			return fmt.Errorf("who listens there: %w", err)
 		}
@@ -63,10 +62,10 @@ func ownListener(ctx context.Context, port uint16) error {
 
 // listeners are the owners of the sockets that listen at a port, of /proc/net/tcp
 // (net/ipv4/tcp_ipv4.c, get_tcp4_sock): it lists all that listen before any other.
-func listeners(lines *bufio.Scanner, port uint16) (uids []int, err error) {
+func listeners(text string, port uint16) (uids []int, err error) {
 	const local, state, uid, listen = 1, 3, 7, "0A"
-	for lines.Scan() {
-		f := strings.Fields(lines.Text())
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
 		if len(f) <= uid || f[0] == "sl" {
 			continue
 		}
@@ -83,5 +82,5 @@ func listeners(lines *bufio.Scanner, port uint16) (uids []int, err error) {
 		}
 		uids = append(uids, owner)
 	}
-	return uids, lines.Err()
+	return uids, nil
 }
