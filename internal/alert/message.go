@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // Schema identifies the form of a Message (schema/alert.schema.json).
@@ -71,8 +72,10 @@ type Incident struct {
 	Prove      string    `json:"prove,omitempty"`
 }
 
-// headline says all in a line.
-func (m *Message) headline() string {
+// headline says all in a line, whatever the names in it are.
+func (m *Message) headline() string { return printable.Text(m.summary()) }
+
+func (m *Message) summary() string {
 	names := make([]string, 0, 3)
 	for i := range m.Services {
 		if i == 2 {
@@ -103,7 +106,8 @@ func (m *Message) headline() string {
 // details are the lines below the headline.
 func (m *Message) details() []string {
 	var lines []string
-	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	// A name with a line feed must not look like a line of slowray's own: fix: …
+	add := func(format string, args ...any) { lines = append(lines, printable.Text(fmt.Sprintf(format, args...))) }
 	if m.Impact != "" {
 		add("%s", m.Impact)
 	}

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/slowray/slowray/internal/safefile"
@@ -197,8 +198,15 @@ func (c *CommandLine) run(ctx context.Context, m *Message) error {
 	child.Stdin, child.Stderr = bytes.NewReader(text), &limited{w: &said, most: 4 << 10}
 	child.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"SLOWRAY_KIND=" + string(m.Kind), "SLOWRAY_INCIDENT=" + m.ID, "SLOWRAY_DELIVERY=" + m.Delivery, "SLOWRAY_SEVERITY=" + string(m.Severity), "SLOWRAY_TEXT=" + m.headline()}
+	// What it has started ends with it when it takes too long.
+	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	child.Cancel = func() error { return syscall.Kill(-child.Process.Pid, syscall.SIGKILL) }
 	child.WaitDelay = time.Second
-	if err := child.Run(); err != nil {
+	err = child.Run()
+	if errors.Is(err, exec.ErrWaitDelay) && child.ProcessState.Success() && ctx.Err() == nil {
+		err = nil // something that it left behind holds its output: to send again would leave more
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w: %s", name, err, strings.Join(strings.Fields(clip(said.String(), 200)), " "))
 	}
 	return nil

@@ -236,3 +236,34 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set("Authorization", "Bearer "+b.token)
 	return b.next.RoundTrip(r)
 }
+
+// TestManyQuestions: of a thousand at once most are refused at once, and the rest are answered.
+func TestManyQuestions(t *testing.T) {
+	answer := make(chan struct{})
+	s := connect(t, Options{Command: func(ctx context.Context, _ ...string) ([]byte, error) {
+		select {
+		case <-answer:
+		case <-ctx.Done():
+		}
+		return []byte("{}"), nil
+	}})
+	const all = 1000
+	refused := make(chan bool, all)
+	for range all {
+		go func() {
+			r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "why", Arguments: map[string]any{}})
+			refused <- err != nil || r.IsError && strings.Contains(text(r), "wait already")
+		}()
+	}
+	for range all - mostWaiting {
+		if !<-refused {
+			t.Fatal("answered before it could be")
+		}
+	}
+	close(answer)
+	for range mostWaiting {
+		if <-refused {
+			t.Error("refused one that had its turn")
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -27,13 +28,17 @@ const instructions = `slowray measures every request on every TCP connection of 
 Begin with "why" (it watches for some seconds; give at= for the past). findings are root causes, ranked; consequences go away with them. ruled_out and not_checked say what it is not, and what nobody knows.
 "proof_plan" says how a person can prove a cause; nothing here changes the host. Lists that were shortened to fit max_tokens are counted under left_out.`
 
-// atOnce is how many questions are worked on at a time.
-const atOnce = 2
+const (
+	atOnce = 2 // questions that are worked on at a time
+	// mostWaiting is how many wait for that, or are worked on: no assistant asks as many.
+	mostWaiting = 64
+)
 
 // server is the tools.
 type server struct {
-	opt   Options
-	turns chan struct{}
+	opt     Options
+	turns   chan struct{}
+	waiting atomic.Int32
 }
 
 // New makes the MCP server.
@@ -82,6 +87,10 @@ func add[Q question](s *server, m *mcp.Server, name, about string, answer func(c
 		limit, err := q.limit()
 		if err != nil {
 			return nil, nil, err
+		}
+		defer s.waiting.Add(-1)
+		if s.waiting.Add(1) > mostWaiting {
+			return nil, nil, fmt.Errorf("%d questions wait already: ask again when one of them is answered", mostWaiting)
 		}
 		select {
 		case s.turns <- struct{}{}:

@@ -13,9 +13,10 @@ import (
 
 // Stdio is the transport over a program's standard input and output. Its input ends when
 // everything that was asked has been answered: `printf … | slowray mcp` gets its answers,
-// which a server that ends with its input would leave out.
-func Stdio(in io.ReadCloser, out io.WriteCloser) mcp.Transport {
-	p := &pending{open: map[string]int{}}
+// which a server that ends with its input would leave out. Nobody waits for them any more
+// once gone says so; it may be nil.
+func Stdio(in io.ReadCloser, out io.WriteCloser, gone func() bool) mcp.Transport {
+	p := &pending{open: map[string]int{}, gone: gone}
 	p.answered = sync.NewCond(&p.mu)
 	return &mcp.IOTransport{Reader: &asking{ReadCloser: in, p: p}, Writer: &answering{WriteCloser: out, p: p}}
 }
@@ -26,6 +27,7 @@ type pending struct {
 	answered *sync.Cond
 	open     map[string]int
 	closed   bool
+	gone     func() bool
 }
 
 // lines calls f with each line of what goes by, which comes in pieces.
@@ -109,14 +111,26 @@ func (p *pending) note(line []byte, by int) {
 // at most, and one that is never answered must not keep this from ending.
 const longest = 90 * time.Second
 
+const lookEvery = 200 * time.Millisecond
+
 func (p *pending) wait() {
-	late := time.AfterFunc(longest, func() {
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		look := time.NewTicker(lookEvery)
+		defer look.Stop()
+		for begin := time.Now(); time.Since(begin) < longest && (p.gone == nil || !p.gone()); {
+			select {
+			case <-done:
+				return
+			case <-look.C:
+			}
+		}
 		p.mu.Lock()
 		p.closed = true
 		p.answered.Broadcast()
 		p.mu.Unlock()
-	})
-	defer late.Stop()
+	}()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.open) > 0 && !p.closed {

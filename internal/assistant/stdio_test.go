@@ -25,7 +25,7 @@ func TestStdioAnswersWhatWasRead(t *testing.T) {
 		return []byte(`{}`), ctx.Err()
 	}})
 	var out strings.Builder
-	_ = m.Run(t.Context(), Stdio(io.NopCloser(strings.NewReader(in)), end{&out}))
+	_ = m.Run(t.Context(), Stdio(io.NopCloser(strings.NewReader(in)), end{&out}, nil))
 	if !strings.Contains(out.String(), `"id":"q","result"`) {
 		t.Errorf("%s", out.String())
 	}
@@ -35,7 +35,7 @@ func TestStdioAnswersWhatWasRead(t *testing.T) {
 func TestStdioBoundsMessages(t *testing.T) {
 	m := New(Options{Version: "t"})
 	endless := io.MultiReader(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`), zeros{})
-	if err := m.Run(t.Context(), Stdio(io.NopCloser(endless), end{io.Discard})); err == nil {
+	if err := m.Run(t.Context(), Stdio(io.NopCloser(endless), end{io.Discard}, nil)); err == nil {
 		t.Error("it was read to no end")
 	}
 }

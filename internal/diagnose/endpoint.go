@@ -145,7 +145,7 @@ func process(v *cause.View, pid int) *Process {
 	if p.Unit != "" {
 		out.Unit = &p.Unit
 	}
-	out.Workload = v.Kubernetes.WorkloadOf(p.Container)
+	out.Workload = v.Kubernetes.WorkloadOf(p.Container, p.Cgroup)
 	return out
 }
 

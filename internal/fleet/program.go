@@ -45,7 +45,7 @@ func ProgramsOf(o *observe.Observation) map[string]Program {
 		}
 		found := Program{Version: p.ProgramVersion, Config: p.ConfigVersion}
 		name, workload := "", observe.Workload{}
-		if w := o.Kubernetes.WorkloadOf(p.Container); w != nil {
+		if w := o.Kubernetes.WorkloadOf(p.Container, p.Cgroup); w != nil {
 			workload = *w
 		}
 		if c := containers[p.Container]; c != nil && p.Container != "" {

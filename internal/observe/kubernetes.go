@@ -49,9 +49,10 @@ type Kubernetes struct {
 	Sources []KubeSource `json:"sources,omitempty"`
 }
 
-// WorkloadOf is whose container that is; nil where that is not known.
-func (k *Kubernetes) WorkloadOf(container string) *Workload {
-	if k == nil || container == "" {
+// WorkloadOf is whose container that is, of a process in a control group; nil where that is
+// not known.
+func (k *Kubernetes) WorkloadOf(container, cgroup string) *Workload {
+	if k == nil || container == "" || UsersOwn(cgroup) {
 		return nil
 	}
 	for i := range k.Pods {

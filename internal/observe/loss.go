@@ -11,6 +11,8 @@ const (
 	LossSampled = "requests counted without a record of their own, to stay within the CPU budget"
 	// LossEstimated is of connections of which others stand for.
 	LossEstimated = "requests of connections that were left out, to stay within the CPU budget: their counts and sums are estimates"
+	// LossFrames is of lengths that ask for nothing: nobody waited for an answer.
+	LossFrames = "frames of HTTP/2 under TLS that ask for nothing, by their length: taken for no request"
 )
 
 // Loss counts readings that were dropped or skipped to stay within bounds.

@@ -29,7 +29,7 @@ func TestWorkloadRef(t *testing.T) {
 			t.Errorf("%q: %t, want %t", id, !want, want)
 		}
 	}
-	if w := k.WorkloadOf("cccccccccccc"); w == nil || w.String() != "shop/db-0" || w.Controller() != "shop/db" {
+	if w := k.WorkloadOf("cccccccccccc", ""); w == nil || w.String() != "shop/db-0" || w.Controller() != "shop/db" {
 		t.Errorf("%+v", w)
 	}
 }

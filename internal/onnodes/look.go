@@ -3,6 +3,7 @@ package onnodes
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -55,8 +56,13 @@ func Look(ctx context.Context, run Runner, spots []Spot, args []string) []Result
 	each(spots, func(i int, s Spot) {
 		out, stderr := limited{left: mostOutput}, limited{left: mostOutput}
 		status, err := run(ctx, s, slices.Concat(args, s.containers()), &out, &stderr)
-		if err == nil && (out.left < 0 || stderr.left < 0) {
+		switch {
+		case err != nil:
+		case out.left < 0 || stderr.left < 0:
 			err = errors.New("its output is too long")
+		case status <= commandline.ExitFindings && !whole(out.Bytes(), args):
+			// A stream that breaks off, as of a node that dies, ends as a good one does.
+			err = errors.New("it ended before its report was complete")
 		}
 		if err != nil {
 			status = commandline.ExitFailed
@@ -64,6 +70,11 @@ func Look(ctx context.Context, run Runner, spots []Spot, args []string) []Result
 		results[i] = Result{s, status, out.Bytes(), stderr.Bytes(), err}
 	})
 	return results
+}
+
+// whole says whether a report is one: some text, or JSON where that was asked for.
+func whole(out []byte, args []string) bool {
+	return len(bytes.TrimSpace(out)) > 0 && (!slices.Contains(args, "--json") || json.Valid(out))
 }
 
 // Stream runs slowray at all spots and passes on its lines as they come, each with the
@@ -92,7 +103,7 @@ func Stream(ctx context.Context, run Runner, spots []Spot, args []string, text b
 			note(s, 0, err)
 			return
 		}
-		out, errs := &lines{mu: &mu, to: stdout, before: name}, &lines{mu: &mu, to: stderr, before: name}
+		out, errs := &lines{mu: &mu, to: stdout, before: name, text: text}, &lines{mu: &mu, to: stderr, before: name, text: true}
 		status, err := run(ctx, s, slices.Concat(args, filter), out, errs)
 		out.end()
 		errs.end()
@@ -144,6 +155,7 @@ type lines struct {
 	mu     *sync.Mutex
 	to     io.Writer
 	before string
+	text   bool
 	rest   []byte
 }
 
@@ -158,7 +170,14 @@ func (l *lines) Write(p []byte) (int, error) {
 		}
 		line := l.rest[:i+1]
 		l.mu.Lock()
-		_, err := fmt.Fprintf(l.to, "%s%s", l.before, line)
+		_, err := io.WriteString(l.to, l.before)
+		switch {
+		case err != nil:
+		case !l.text && json.Valid(line): // which escapes what must not be shown
+			_, err = l.to.Write(line)
+		default:
+			err = shown(l.to, line)
+		}
 		l.mu.Unlock()
 		l.rest = l.rest[i+1:]
 		if err != nil {

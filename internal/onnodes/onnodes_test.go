@@ -13,6 +13,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/slowray/slowray/internal/commandline"
 )
 
 func names(spots []Spot) string {
@@ -251,6 +253,49 @@ func TestStream(t *testing.T) {
 	for line, want := range map[string]int{"node-1  line of slowray-1\n": 3, "node-2  line of slowray-2\n": 3, "node-1  last\n": 1, "node-2  last\n": 1} {
 		if got := strings.Count(out.String(), line); got != want {
 			t.Errorf("%q is there %d times, want %d:\n%s", line, got, want, out.String())
+		}
+	}
+}
+
+// TestRogueNode: what whoever has taken over a node says does not drive this terminal.
+func TestRogueNode(t *testing.T) {
+	const evil = "\x1b]52;c;ZXZpbA==\a\x1b[2J\u202e"
+	a := shop()
+	a.program = func(string, []string) (string, string, int, bool) {
+		return "PROBLEM " + evil + "\n{\"a\":1}\n" + evil, evil + "\n", 1, false
+	}
+	c := serve(t, a)
+	spots := []Spot{{Node: "node-1"}}
+	run, err := c.OnAgents(t.Context(), spots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := Text(&out, Look(t.Context(), run, spots, []string{"why"})); err != nil {
+		t.Fatal(err)
+	}
+	Stream(t.Context(), run, spots, []string{"requests"}, true, &out, &out)
+	Stream(t.Context(), run, spots, []string{"requests"}, false, &out, &out)
+	if strings.ContainsAny(out.String(), "\x1b\a\u202e") || strings.Count(out.String(), "{\"a\":1}\n") != 3 {
+		t.Errorf("%q", out.String())
+	}
+}
+
+// TestNodeDies: a node that dies meanwhile breaks the stream off, which looks like a good end.
+// That is no report, and not the exit status of one that found nothing.
+func TestNodeDies(t *testing.T) {
+	for said, args := range map[string][]string{"": {"why"}, "\n": {"why"}, `{"findings":[`: {"why", "--json"}} {
+		a := shop()
+		a.program = func(string, []string) (string, string, int, bool) { return said, "slowray: watching\n", 0, false }
+		c := serve(t, a)
+		spots := []Spot{{Node: "node-1"}}
+		run, err := c.OnAgents(t.Context(), spots)
+		if err != nil {
+			t.Fatal(err)
+		}
+		results := Look(t.Context(), run, spots, args)
+		if results[0].Err == nil || Worst(results) != commandline.ExitFailed {
+			t.Errorf("%q: status %d, %v", said, Worst(results), results[0].Err)
 		}
 	}
 }

@@ -25,8 +25,10 @@ func Worst(results []Result) int {
 // Text writes the report of the spot where a service is worst off, and a line for each.
 func Text(w io.Writer, results []Result) error {
 	first := slices.MinFunc(results, func(a, b Result) int { return cmp.Compare(rank(a), rank(b)) })
-	if _, err := w.Write(first.Out); err != nil {
-		return err
+	for line := range bytes.Lines(first.Out) {
+		if err := shown(w, line); err != nil {
+			return err
+		}
 	}
 	if len(results) == 1 && first.Err == nil && len(first.Out) > 0 {
 		return nil
@@ -47,6 +49,18 @@ func Text(w io.Writer, results []Result) error {
 		fmt.Fprintf(&b, "  %s  %s\n", printable.Pad(r.label(), width), line)
 	}
 	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// shown writes a line of what a node has said. Whoever has taken over a node must not drive
+// the terminal of who looks at it.
+func shown(w io.Writer, line []byte) error {
+	text, ended := bytes.CutSuffix(line, []byte("\n"))
+	out := printable.Text(string(text))
+	if ended {
+		out += "\n"
+	}
+	_, err := io.WriteString(w, out)
 	return err
 }
 

@@ -78,7 +78,7 @@ func (k *kubernetes) end(s *session) {
 	for i := range s.out.Processes {
 		if o := &s.out.Processes[i]; o.Container != "" {
 			id := observe.Identity{Container: o.Container}
-			if w := p.known.WorkloadOf(o.Container); w != nil {
+			if w := p.known.WorkloadOf(o.Container, o.Cgroup); w != nil {
 				id.Workload = *w
 			}
 			in[o.PID] = id

@@ -21,6 +21,7 @@ enum phase {
 
 enum proto {
 	PROTO_NEW, /* not looked at yet */
+	PROTO_SEALED, /* data of TLS: what is in it is not known */
 	PROTO_OTHER,
 	PROTO_HTTP1,
 	PROTO_REDIS,

@@ -34,6 +34,8 @@ static __always_inline __u8 protocol_of(const __u8 *b, __u32 bytes)
 
 	if (is_method(b))
 		return PROTO_HTTP1;
+	if ((little & 0xffffff) == 0x030317) /* application_data, version: RFC 8446, 5.1 */
+		return PROTO_SEALED;
 	if (b[0] == '*' && is_digit(b[1]) && (b[2] == '\r' || is_digit(b[2])))
 		return PROTO_REDIS;
 	/* a command packet: three bytes of length, sequence 0, the command */

@@ -99,7 +99,7 @@ func (n *Names) Of(pid int, at int64) (Identity, bool) {
 	if n.ContainerName != nil && id.Container != "" {
 		id.ContainerName = n.ContainerName(id.Container)
 	}
-	if n.Workload != nil && id.Container != "" {
+	if n.Workload != nil && id.Container != "" && !observe.UsersOwn(id.Cgroup) {
 		id.Workload = n.Workload(id.Container, at)
 	}
 	return id, true

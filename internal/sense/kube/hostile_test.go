@@ -2,9 +2,14 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"io"
+	"net"
 	"net/http"
+	"os"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -172,5 +177,51 @@ func TestSlowCRI(t *testing.T) {
 	w, errs := k.Window(context.Background(), Query{Start: start})
 	if w == nil || len(errs) != 1 || !strings.Contains(errs[0].Error(), "DeadlineExceeded") {
 		t.Errorf("%+v %v", w, errs)
+	}
+}
+
+// TestNotRootsKubelet: every user may listen where a kubelet does. Nobody but root is believed.
+func TestNotRootsKubelet(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root: it listens as another user")
+	}
+	// net.Listen would give the socket to root: the thread is another user's while it is made.
+	var port int
+	served := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		if _, _, e := syscall.RawSyscall(syscall.SYS_SETFSUID, 65534, 0, 0); e != 0 {
+			served <- e
+			return
+		}
+		fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+		if err != nil {
+			served <- err
+			return
+		}
+		f := os.NewFile(uintptr(fd), "listener")
+		defer f.Close()
+		if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(fd, 16)); err != nil {
+			served <- err
+			return
+		}
+		l, err := net.FileListener(f)
+		if err == nil {
+			port = l.Addr().(*net.TCPAddr).Port
+			server := &http.Server{Handler: podList(cartPod())}
+			t.Cleanup(func() { server.Close() })
+			go func() { _ = server.Serve(l) }()
+		}
+		served <- err
+	}()
+	if err := <-served; err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	mustBeNode(t, root)
+	k := startKube(t, Options{Root: root, KubeletPort: port})
+	w, _ := k.Window(context.Background(), Query{Start: start})
+	if w == nil || len(w.Pods) != 0 || len(w.Sources) != 1 || !strings.Contains(w.Sources[0].Error, errNotRoots.Error()) {
+		t.Fatalf("%+v", w)
 	}
 }

@@ -61,10 +61,12 @@ func findKubelet(ctx context.Context, opt Options, node string, s *state) *kubel
 	}
 	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	dialer := net.Dialer{Timeout: connectTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp", at)
-	if err == nil {
+	conn, err := dialRoot(ctx, &dialer, "tcp", at)
+	if conn != nil {
 		conn.Close()
-		return &kubelet{state: s, url: "http://" + at + "/pods", client: client(nil)}
+	}
+	if err == nil || errors.Is(err, errNotRoots) { // which the report says
+		return &kubelet{state: s, url: "http://" + at + "/pods", client: client(nil, dialRoot)}
 	}
 	pem, err := budget.Head(opt.Root+caFile, 1<<20)
 	if err != nil {
@@ -79,12 +81,15 @@ func findKubelet(ctx context.Context, opt Options, node string, s *state) *kubel
 		host = node
 	}
 	return &kubelet{state: s, url: "https://" + net.JoinHostPort(host, strconv.Itoa(kubeletPort)) + "/pods", token: opt.Root + tokenFile,
-		client: client(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})}
+		client: client(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, func(ctx context.Context, d *net.Dialer, network, at string) (net.Conn, error) {
+			return d.DialContext(ctx, network, at)
+		})}
 }
 
-func client(tls *tls.Config) *http.Client {
+func client(tls *tls.Config, dial func(context.Context, *net.Dialer, string, string) (net.Conn, error)) *http.Client {
+	dialer := &net.Dialer{Timeout: kubeletTimeout}
 	return &http.Client{
-		Transport: &http.Transport{DialContext: (&net.Dialer{Timeout: kubeletTimeout}).DialContext, TLSClientConfig: tls, TLSHandshakeTimeout: kubeletTimeout,
+		Transport: &http.Transport{DialContext: func(ctx context.Context, network, at string) (net.Conn, error) { return dial(ctx, dialer, network, at) }, TLSClientConfig: tls, TLSHandshakeTimeout: kubeletTimeout,
 			MaxResponseHeaderBytes: 64 << 10, IdleConnTimeout: time.Minute, Proxy: nil},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("it sends elsewhere") },
 	}

@@ -7,10 +7,11 @@ import (
 
 // Protocols, as in enum proto (internal/bpf/headers/connection.h).
 const (
-	protoHTTP1    = 2
-	protoRedis    = 3
-	protoMySQL    = 4
-	protoPostgres = 5
+	protoSealed   = 1
+	protoHTTP1    = 3
+	protoRedis    = 4
+	protoMySQL    = 5
+	protoPostgres = 6
 )
 
 // cut marks a label that was longer.

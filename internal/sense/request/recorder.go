@@ -56,6 +56,7 @@ type Stats struct {
 	LeftOut        uint64        // requests of connections that were not followed, about, to stay within the budget: sums are estimates
 	Unfollowed     uint64        // requests, and calls, that were not followed: no kernel memory, or over 20,000 connections
 	Streams        uint64        // requests of HTTP/2, more than 128 at once on a connection, and connections, more than 1,024 at once, that were not told apart
+	Frames         uint64        // of HTTP/2 under TLS, by their length, that ask for nothing: taken for no request
 	Weight         uint32        // how many requests a record stands for now: 1 = all are recorded
 	Follow         uint32        // one of so many connections is followed now
 	Split          uint32        // one of so many requests of those is followed from thread to thread now
@@ -107,6 +108,7 @@ type Recorder struct {
 	threads threadsOf
 
 	streams streams // of HTTP/2
+	sealed  sealed
 
 	each func(*observe.Request) // of the last Poll: Flush makes room with it
 }
@@ -315,7 +317,7 @@ func (r *Recorder) Stats() Stats {
 	_ = r.objects.LostWork.Get(&s.Unfollowed)
 	streams, multiplexed := r.streams.lost()
 	s.Streams = streams + multiplexed
-	s.Missed = r.missed()
+	s.Missed, s.Frames = r.missed(), r.sealed.left
 	less := r.governor.less
 	s.Weight, s.Follow, s.Split = 1<<(less.record+less.follow), 1<<less.follow, 1<<less.split
 	s.CPU = r.governor.used()

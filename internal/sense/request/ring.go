@@ -114,7 +114,9 @@ func (r *Recorder) drain(cpu int, each func(*observe.Request)) int {
 		switch rec.kind {
 		case kindRequest:
 			r.decode(rec)
-			each(&r.request)
+			if rec.proto != protoSealed || r.sealed.waited(&r.request) {
+				each(&r.request)
+			}
 			n++
 		case kindClosed:
 			if r.onClosed != nil {
