@@ -99,7 +99,7 @@ var terminatedBeforeDrain = podCause(TerminatedBeforeDrain, "A pod ended before 
 			s.text = fmt.Sprintf("asked to end %s before the window", seconds(-p.DeletedAt))
 		}
 		grace := Evidence{Fact: "terminationGracePeriodSeconds of " + p.Name, Value: p.GraceSeconds, Unit: "s", Source: s.at.spec() + ".terminationGracePeriodSeconds"}
-		hooked := false
+		hooked, took := false, 0.0
 		for i := range p.Containers {
 			c := &p.Containers[i]
 			if c.Init {
@@ -107,11 +107,22 @@ var terminatedBeforeDrain = podCause(TerminatedBeforeDrain, "A pod ended before 
 			}
 			hooked = hooked || c.PreStop
 			if c.State == "terminated" && c.Last.At != 0 {
+				took = max(took, c.Last.At-p.DeletedAt)
 				s.evidence = append(s.evidence, Evidence{Fact: "container " + c.Name + " ended after it was asked to", Value: round(c.Last.At - p.DeletedAt), Unit: "s", Source: "status.containerStatuses"})
 			}
 		}
 		defer func() { s.evidence = append(s.evidence, grace) }()
-		if hooked {
+		patch := func(hook map[string]any) shell.Command {
+			return s.at.patchContainer("lifecycle.preStop", map[string]any{"lifecycle": map[string]any{"preStop": hook}})
+		}
+		switch {
+		case hooked && took > 0 && took < float64(p.GraceSeconds)-1: // nobody killed it: it was done too early
+			wait := max(int(2*took), 2*drainSeconds)
+			s.fix.Text = fmt.Sprintf("Its preStop hook ends before proxies and clients know that it ends: let it take longer, and less than the grace period. In the manifest: %s.", s.at.field("lifecycle.preStop"))
+			s.fix.Commands = []shell.Command{patch(map[string]any{"exec": nil, "httpGet": nil, "sleep": map[string]any{"seconds": wait}}).
+				Note("in place of the hook that it has, Kubernetes 1.30 or later")}
+			return
+		case hooked:
 			want := max(2*p.GraceSeconds, 60)
 			s.fix.Text = fmt.Sprintf("Let it finish the requests in hand upon SIGTERM, and give it the time. In the manifest: %s.terminationGracePeriodSeconds.", s.at.spec())
 			s.fix.Commands = []shell.Command{s.at.patch(s.at.spec()+".terminationGracePeriodSeconds", map[string]any{"terminationGracePeriodSeconds": want})}
@@ -119,8 +130,7 @@ var terminatedBeforeDrain = podCause(TerminatedBeforeDrain, "A pod ended before 
 		}
 		s.evidence = slices.Insert(s.evidence, 0, Evidence{Fact: "preStop hook", Value: "none", Source: s.at.field("lifecycle.preStop")})
 		s.fix.Text = fmt.Sprintf("Let it answer until proxies and clients know that it ends: a preStop hook that sleeps. In the manifest: %s.", s.at.field("lifecycle.preStop"))
-		s.fix.Commands = []shell.Command{s.at.patchContainer("lifecycle.preStop", map[string]any{"lifecycle": map[string]any{"preStop": map[string]any{"sleep": map[string]any{"seconds": drainSeconds}}}}).
-			Note("Kubernetes 1.30 or later")}
+		s.fix.Commands = []shell.Command{patch(map[string]any{"sleep": map[string]any{"seconds": drainSeconds}}).Note("Kubernetes 1.30 or later")}
 	})
 })
 

@@ -102,6 +102,20 @@ var _ = fixturePair(
 			serves(o, 0, 0)
 			callsInVain(o, twinIP, 400, 0)
 		},
-		subject: Subject{Kind: "pod"}, minShare: 0.99, fix: `{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":60}}}}`, evidence: "terminationGracePeriodSeconds of cart-5d9-b=30",
+		subject: Subject{Kind: "pod"}, minShare: 0.99, fix: `{"preStop":{"exec":null,"httpGet":null,"sleep":{"seconds":20}}}`, evidence: "terminationGracePeriodSeconds of cart-5d9-b=30",
+	},
+)
+
+var _ = fixturePair(
+	fires{
+		name: "the grace period is too short for the requests in hand", cause: &terminatedBeforeDrain,
+		inject: func(o *observe.Observation) {
+			inCart(o)
+			p := left(o, -29, 1)
+			p.Containers[0].PreStop = true
+			serves(o, 0, 0)
+			callsInVain(o, twinIP, 400, 0)
+		},
+		subject: Subject{Kind: "pod"}, minShare: 0.99, fix: `{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":60}}}}`, evidence: "container app ended after it was asked to=30",
 	},
 )
