@@ -7,13 +7,12 @@ import (
 )
 
 // remain says that an endpoint is what remains of a service, or of a caller, that ended
-// before the window: all its requests came in before, none had a whole answer, and the
-// processes are gone. Their sockets live on without them, and try in vain until a timer
+// before the window: all its requests came in before, also those whose answer was sent and
+// never acknowledged, and the processes are gone. Their sockets live on without them, and try in vain until a timer
 // or the end of their network namespace ends them: nobody waits for these requests.
 func (v *View) remain(l *ledger) bool {
 	start := v.Window.Start.UnixNano()
-	if v.Capture != nil || v.Window.Start.IsZero() || l.Requests == 0 || l.OK > 0 || l.waiting() > 0 || len(l.Slowest) == 0 ||
-		l.affected(observe.FlagTruncated, observe.FlagUnanswered) < l.Requests || v.listening[end{l.NetNS, l.Port, ""}] {
+	if v.Capture != nil || v.Window.Start.IsZero() || l.Requests == 0 || l.waiting() > 0 || len(l.Slowest) == 0 || v.unread(observe.KindProcess) || v.listening[end{l.NetNS, l.Port, ""}] {
 		return false
 	}
 	for _, pid := range append([]int{l.PID}, l.PIDs...) {

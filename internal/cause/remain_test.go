@@ -27,12 +27,18 @@ func TestRemainsAreNobodysRequests(t *testing.T) {
 	if victims, rows := look(nil); victims != 0 || rows != 0 {
 		t.Errorf("%d victims, %d rows of what remains of a service that is gone", victims, rows)
 	}
+	// Its answer was sent, and nobody has acknowledged it.
+	if victims, rows := look(func(_ *observe.Observation, e *observe.Endpoint) { e.OK = 1 }); victims != 0 || rows != 0 {
+		t.Errorf("%d victims, %d rows of what was answered before the window", victims, rows)
+	}
 	for name, change := range map[string]func(*observe.Observation, *observe.Endpoint){
 		"the process lives": func(o *observe.Observation, e *observe.Endpoint) {
 			o.Processes = append(o.Processes, observe.Process{PID: e.PID, PPID: 1, Comm: e.Comm, State: "S"})
 		},
 		"it was asked within the window": func(_ *observe.Observation, e *observe.Endpoint) { e.Arrivals[7] = 1 },
-		"it answered":                    func(_ *observe.Observation, e *observe.Endpoint) { e.OK = 1 },
+		"nobody knows which processes there are": func(o *observe.Observation, _ *observe.Endpoint) {
+			o.Gaps = append(o.Gaps, observe.Gap{Kind: observe.KindProcess, Because: "not permitted"})
+		},
 	} {
 		if victims, rows := look(change); victims != 1 || rows != 1 {
 			t.Errorf("%s: %d victims, %d rows, want it judged", name, victims, rows)
