@@ -180,6 +180,8 @@ func (a *Alerter) take(e event) {
 // keep writes what has changed, and only then wakes those who send.
 func (a *Alerter) keep() {
 	a.mu.Lock()
+	lost := a.lost
+	a.lost = 0
 	dirty := a.dirty
 	var err error
 	if dirty {
@@ -187,6 +189,9 @@ func (a *Alerter) keep() {
 		a.dirty = err != nil
 	}
 	a.mu.Unlock()
+	if lost > 0 {
+		a.opt.Say(fmt.Sprintf("alerts: %d seconds or windows were left out, for the disk is slow: harm may be reported late", lost))
+	}
 	if err != nil {
 		a.opt.Say("alerts: what is open cannot be kept: " + err.Error())
 	}
