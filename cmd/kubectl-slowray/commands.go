@@ -29,15 +29,7 @@ type whyCmd struct {
 
 // Run looks at all nodes at the same time, and prints one report.
 func (c *whyCmd) Run(ctx context.Context, s *streams) (int, error) {
-	cluster, err := c.connect()
-	if err != nil {
-		return 0, err
-	}
-	spots, err := cluster.Spots(ctx, c.Target)
-	if err != nil {
-		return 0, err
-	}
-	run, err := c.runner(ctx, cluster, spots)
+	run, spots, err := everyNode(ctx, &c.access, &c.ephemeral, c.Target)
 	if err != nil {
 		return 0, err
 	}
@@ -73,15 +65,7 @@ type requestsCmd struct {
 
 // Run passes on the requests of all nodes as they come.
 func (c *requestsCmd) Run(ctx context.Context, s *streams) (int, error) {
-	cluster, err := c.connect()
-	if err != nil {
-		return 0, err
-	}
-	spots, err := cluster.Spots(ctx, c.Target)
-	if err != nil {
-		return 0, err
-	}
-	run, err := c.runner(ctx, cluster, spots)
+	run, spots, err := everyNode(ctx, &c.access, &c.ephemeral, c.Target)
 	if err != nil {
 		return 0, err
 	}
@@ -185,13 +169,19 @@ func (c *pageCmd) Run(ctx context.Context, s *streams) (int, error) {
 	})
 }
 
+// everyNode is the nodes of a target, and what runs slowray on them.
+func everyNode(ctx context.Context, a *access, e *ephemeral, target string) (onnodes.Runner, []onnodes.Spot, error) {
+	cluster, spots, err := a.spots(ctx, target)
+	if err != nil {
+		return nil, nil, err
+	}
+	run, err := e.runner(ctx, cluster, spots)
+	return run, spots, err
+}
+
 // oneNode is the node of a target, or the first of them, and tells of the others.
 func oneNode(ctx context.Context, a *access, target string, s *streams) (*onnodes.Cluster, onnodes.Spot, error) {
-	cluster, err := a.connect()
-	if err != nil {
-		return nil, onnodes.Spot{}, err
-	}
-	spots, err := cluster.Spots(ctx, target)
+	cluster, spots, err := a.spots(ctx, target)
 	if err != nil {
 		return nil, onnodes.Spot{}, err
 	}

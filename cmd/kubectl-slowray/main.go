@@ -39,8 +39,14 @@ type access struct {
 	SlowrayNamespace string `placeholder:"NS" help:"Namespace of slowray's pods (slowray; with --ephemeral that of the workload)."`
 }
 
-func (a *access) connect() (*onnodes.Cluster, error) {
-	return onnodes.Connect(onnodes.Access{Kubeconfig: a.Kubeconfig, Context: a.Context, Namespace: a.Namespace, Home: a.SlowrayNamespace})
+// spots connects, and finds the nodes of a target.
+func (a *access) spots(ctx context.Context, target string) (*onnodes.Cluster, []onnodes.Spot, error) {
+	c, err := onnodes.Connect(onnodes.Access{Kubeconfig: a.Kubeconfig, Context: a.Context, Namespace: a.Namespace, Home: a.SlowrayNamespace})
+	if err != nil {
+		return nil, nil, err
+	}
+	spots, err := c.Spots(ctx, target)
+	return c, spots, err
 }
 
 // ephemeral are the flags for nodes without the DaemonSet.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/slowray/slowray/internal/budget"
 )
 
 // maxAnswer bounds one answer of the page.
@@ -22,40 +24,34 @@ func page(ctx context.Context, h http.Handler, path string, query url.Values, in
 	if err != nil {
 		return err
 	}
-	w := &written{header: http.Header{}, status: http.StatusOK}
+	w := &written{header: http.Header{}, status: http.StatusOK, body: budget.Prefix{Most: maxAnswer}}
 	h.ServeHTTP(w, r)
-	if w.body.Len() > maxAnswer {
+	if w.body.Over {
 		return fmt.Errorf("%s: the answer is too long: ask for less time", path)
 	}
 	if w.status != http.StatusOK {
 		var wrong struct {
 			Error string `json:"error"`
 		}
-		if json.Unmarshal(w.body.Bytes(), &wrong) != nil || wrong.Error == "" {
+		if json.Unmarshal(w.body.Text, &wrong) != nil || wrong.Error == "" {
 			wrong.Error = http.StatusText(w.status)
 		}
 		return errors.New(wrong.Error)
 	}
-	return json.Unmarshal(w.body.Bytes(), into)
+	return json.Unmarshal(w.body.Text, into)
 }
 
 // written takes an answer.
 type written struct {
 	header http.Header
 	status int
-	body   bytes.Buffer
+	body   budget.Prefix
 }
 
 func (w *written) Header() http.Header { return w.header }
 func (w *written) WriteHeader(s int)   { w.status = s }
 
-// Write takes no more than is read of it afterwards.
-func (w *written) Write(b []byte) (int, error) {
-	if w.body.Len() <= maxAnswer {
-		w.body.Write(b)
-	}
-	return len(b), nil
-}
+func (w *written) Write(b []byte) (int, error) { return w.body.Write(b) }
 
 func seconds(t time.Time) string {
 	return strconv.FormatFloat(float64(t.UnixMilli())/1e3, 'f', 3, 64)
@@ -179,6 +175,18 @@ func endpoints(ctx context.Context, h http.Handler, from, to time.Time) ([]servi
 	return all.Endpoints, all.Losses, err
 }
 
+// at narrows a query to the endpoints at a port.
+func at(ctx context.Context, h http.Handler, query url.Values, port int, from, to time.Time) error {
+	all, _, err := endpoints(ctx, h, from, to)
+	const most = 64 // keys of one question (docs/api.md)
+	for _, e := range all {
+		if e.Port == port && len(query["ep"]) < most {
+			query.Add("ep", e.Key)
+		}
+	}
+	return err
+}
+
 type slowQuestion struct {
 	Port   int    `json:"port,omitempty" jsonschema:"only requests answered at this TCP port"`
 	Status string `json:"status,omitempty" jsonschema:"only of this outcome: ok, error, unknown, 5xx, 503; only of the history"`
@@ -213,15 +221,8 @@ func (s *server) slowRequests(ctx context.Context, q slowQuestion) (*answer, err
 		query.Set("status", q.Status)
 	}
 	if q.Port != 0 {
-		all, _, err := endpoints(ctx, h, from, to)
-		if err != nil {
+		if err := at(ctx, h, query, q.Port, from, to); err != nil {
 			return nil, err
-		}
-		const most = 64 // keys of one question
-		for _, e := range all {
-			if e.Port == q.Port && len(query["ep"]) < most {
-				query.Add("ep", e.Key)
-			}
 		}
 		if len(query["ep"]) == 0 {
 			return nil, fmt.Errorf("port %d: no request was recorded there from %s to %s", q.Port, from.UTC().Format(time.RFC3339), to.UTC().Format(time.RFC3339))
@@ -348,14 +349,8 @@ func (s *server) history(ctx context.Context, q pastQuestion) (*answer, error) {
 			var subject struct{ Port int }
 			return json.Unmarshal(f["subject"], &subject) == nil && subject.Port != 0 && subject.Port != q.Port
 		})
-		all, _, err := endpoints(ctx, h, from, to)
-		if err != nil {
+		if err := at(ctx, h, query, q.Port, from, to); err != nil {
 			return nil, err
-		}
-		for _, e := range all {
-			if e.Port == q.Port {
-				query.Add("ep", e.Key)
-			}
 		}
 	}
 	if err := page(ctx, h, "/api/difference", query, &out.Different); err != nil {
