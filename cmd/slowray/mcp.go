@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/slowray/slowray/internal/accept"
 	"github.com/slowray/slowray/internal/assistant"
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/store"
 	"github.com/slowray/slowray/internal/web"
@@ -221,7 +221,7 @@ func (c *mcpCmd) ask(ctx context.Context, args ...string) ([]byte, error) {
 	if args[0] == "why" && slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--at=") }) {
 		args = append(args, "--dir="+c.Dir)
 	}
-	said, told := &head{most: maxSaid}, &head{most: maxTold}
+	said, told := &budget.Prefix{Most: maxSaid}, &budget.Prefix{Most: maxTold}
 	child := exec.CommandContext(ctx, "/proc/self/exe", args...)
 	child.Args[0] = os.Args[0]
 	child.Stdout, child.Stderr = said, told
@@ -236,33 +236,15 @@ func (c *mcpCmd) ask(ctx context.Context, args ...string) ([]byte, error) {
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case said.over:
+	case said.Over:
 		return nil, fmt.Errorf("slowray %s: said more than %d bytes", args[0], maxSaid)
 	case errors.As(err, &ended) && ended.ExitCode() == exitFindings:
-		return said.Bytes(), nil
+		return said.Text, nil
 	case err != nil:
-		lines := strings.Split(strings.TrimSpace(told.String()), "\n")
+		lines := strings.Split(strings.TrimSpace(string(told.Text)), "\n")
 		if last := strings.TrimPrefix(lines[len(lines)-1], "slowray: "); last != "" {
 			err = errors.New(last)
 		}
 	}
-	return said.Bytes(), err
-}
-
-// head takes the first bytes of what is written to it.
-type head struct {
-	bytes.Buffer
-	most int
-	over bool
-}
-
-// Write never fails: what is too long is reported by over.
-func (h *head) Write(b []byte) (int, error) {
-	room := h.most - h.Len()
-	if room < len(b) {
-		h.over = true
-		h.Buffer.Write(b[:max(room, 0)])
-		return len(b), nil
-	}
-	return h.Buffer.Write(b)
+	return said.Text, err
 }

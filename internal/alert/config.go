@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/url"
 	"path"
 	"path/filepath"
@@ -13,8 +12,6 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
-
-	"github.com/slowray/slowray/internal/safefile"
 )
 
 // Config is the file of rules (docs/alerts.md).
@@ -141,23 +138,11 @@ func trusted(name string, most int64) ([]byte, error) {
 		}
 		name = abs
 	}
-	dir, err := safefile.OpenDir(filepath.Dir(name))
+	f, err := openTrusted(name)
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
-	f, err := dir.OpenRegular(filepath.Base(name))
-	if err != nil {
-		var at *fs.PathError
-		if errors.As(err, &at) {
-			err = at.Err // without the path, which is relative to a directory
-		}
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
 	defer f.Close()
-	if err := ownFile(f); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(text)) > most {
 		err = fmt.Errorf("%s: is longer than %d bytes", name, most)

@@ -14,13 +14,12 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/slowray/slowray/internal/safefile"
+	"github.com/slowray/slowray/internal/budget"
 )
 
 // errRefused is wrapped by an error that a further attempt would meet again.
@@ -174,28 +173,20 @@ func (p *PagerDuty) body(m *Message) any {
 // run hands the message to a program that only root and who runs this can change.
 func (c *CommandLine) run(ctx context.Context, m *Message) error {
 	name := (*c)[0]
-	dir, err := safefile.OpenDir(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	program, err := dir.OpenRegular(filepath.Base(name))
+	program, err := openTrusted(name)
 	if err != nil {
 		return err
 	}
 	defer program.Close()
-	if err := ownFile(program); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
 	text, err := m.JSON()
 	if err != nil {
 		return err
 	}
-	var said bytes.Buffer
+	said := budget.Prefix{Most: 4 << 10}
 	child := exec.CommandContext(ctx, "/proc/self/fd/3", (*c)[1:]...) // what was checked is run, whatever has the name by now
 	child.Args[0] = name
 	child.ExtraFiles = []*os.File{program}
-	child.Stdin, child.Stderr = bytes.NewReader(text), &limited{w: &said, most: 4 << 10}
+	child.Stdin, child.Stderr = bytes.NewReader(text), &said
 	child.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"SLOWRAY_KIND=" + string(m.Kind), "SLOWRAY_INCIDENT=" + m.ID, "SLOWRAY_DELIVERY=" + m.Delivery, "SLOWRAY_SEVERITY=" + string(m.Severity), "SLOWRAY_TEXT=" + m.headline()}
 	// What it has started ends with it when it takes too long.
@@ -207,22 +198,7 @@ func (c *CommandLine) run(ctx context.Context, m *Message) error {
 		err = nil // something that it left behind holds its output: to send again would leave more
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", name, err, strings.Join(strings.Fields(clip(said.String(), 200)), " "))
+		return fmt.Errorf("%s: %w: %s", name, err, strings.Join(strings.Fields(clip(string(said.Text), 200)), " "))
 	}
 	return nil
-}
-
-// limited writes the first bytes.
-type limited struct {
-	w    io.Writer
-	most int
-}
-
-func (l *limited) Write(b []byte) (int, error) {
-	n := min(len(b), l.most)
-	l.most -= n
-	if _, err := l.w.Write(b[:n]); err != nil {
-		return 0, err
-	}
-	return len(b), nil
 }

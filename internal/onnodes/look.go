@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/commandline"
 )
 
@@ -54,20 +55,20 @@ type Result struct {
 func Look(ctx context.Context, run Runner, spots []Spot, args []string) []Result {
 	results := make([]Result, len(spots))
 	each(spots, func(i int, s Spot) {
-		out, stderr := limited{left: mostOutput}, limited{left: mostOutput}
+		out, stderr := budget.Prefix{Most: mostOutput}, budget.Prefix{Most: mostOutput}
 		status, err := run(ctx, s, slices.Concat(args, s.containers()), &out, &stderr)
 		switch {
 		case err != nil:
-		case out.left < 0 || stderr.left < 0:
+		case out.Over || stderr.Over:
 			err = errors.New("its output is too long")
-		case status <= commandline.ExitFindings && !whole(out.Bytes(), args):
+		case status <= commandline.ExitFindings && !whole(out.Text, args):
 			// A stream that breaks off, as of a node that dies, ends as a good one does.
 			err = errors.New("it ended before its report was complete")
 		}
 		if err != nil {
 			status = commandline.ExitFailed
 		}
-		results[i] = Result{s, status, out.Bytes(), stderr.Bytes(), err}
+		results[i] = Result{s, status, out.Text, stderr.Text, err}
 	})
 	return results
 }
@@ -135,19 +136,6 @@ func (s Spot) label() string {
 		return s.Node + "  " + s.Pods[0].Namespace + "/" + s.Pods[0].Name
 	}
 	return fmt.Sprintf("%s  %d pods", s.Node, len(s.Pods))
-}
-
-// limited keeps what it is given up to a limit, and notes in left that there was more.
-type limited struct {
-	bytes.Buffer
-	left int
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	if l.left -= len(p); l.left >= 0 {
-		l.Buffer.Write(p)
-	}
-	return len(p), nil
 }
 
 // lines passes on whole lines, each with something before it.

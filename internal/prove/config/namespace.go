@@ -309,7 +309,7 @@ func (h *home) runHere(null *os.File, args []string, most time.Duration) (string
 	cmd.Args, cmd.Env, cmd.Dir = args, h.env, h.cwd
 	cmd.WaitDelay = time.Second
 	cmd.ExtraFiles = []*os.File{h.exe}
-	var out shown
+	out := budget.Prefix{Most: maxShown}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = null, &out, &out
 	// A session of its own has no terminal that it could type into, and a process
 	// namespace of its own leaves nothing behind.
@@ -330,7 +330,7 @@ func (h *home) runHere(null *os.File, args []string, most time.Duration) (string
 	if ctx.Err() != nil {
 		err = fmt.Errorf("no answer within %s", most)
 	}
-	return string(out.text), err
+	return string(out.Text), err
 }
 
 // limit gives a process that has just been started the limits of this one, which for
@@ -345,16 +345,8 @@ func (h *home) limit(p *os.Process) error {
 	return nil
 }
 
-// shown keeps the beginning of what a command prints.
-type shown struct{ text []byte }
-
-// maxShown is how much of it, in bytes.
+// maxShown is how much is kept of what a command prints, in bytes.
 const maxShown = 64 << 10
-
-func (s *shown) Write(p []byte) (int, error) {
-	s.text = append(s.text, p[:min(len(p), maxShown-len(s.text))]...)
-	return len(p), nil
-}
 
 // enter moves the calling thread to where the process lives, and gives up what
 // rights that has not: what is run there may be another's code (a module that
