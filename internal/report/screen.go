@@ -247,15 +247,7 @@ func (p *printer) onScreen(n int, r *diagnose.Report, f *cause.Finding) {
 	when := take(p.when(r, f))
 	impact := take(p.firstLines(p.impact(f), max(2, room-1))) // of 80 columns that is all of it
 
-	fix := p.commands(bold, f.Fix.Commands)
-	if len(fix) == 0 || len(fix) > min(screenFix, room-1) {
-		if n := len(f.Fix.Commands); n > 0 {
-			fix = append(p.firstLines(f.Fix.Text, 1), p.paint(dim, p.say("-v prints the %d commands", n)))
-		} else {
-			fix = p.firstLines(f.Fix.Text, 2)
-		}
-	}
-	fix = take(fix[:max(0, min(room, len(fix)))])
+	fix := take(p.shortFix(&f.Fix, max(0, room)))
 	var prove, evidence, explains []string
 	if f.Prove != nil && room > 0 {
 		prove = take(p.commands("", []shell.Command{f.Prove.Command}))
@@ -275,6 +267,29 @@ func (p *printer) onScreen(n int, r *diagnose.Report, f *cause.Finding) {
 	p.listed("fix", fix)
 	p.listed("prove", prove)
 	p.listed("explains", explains)
+}
+
+// shortFix is a fix in at most so many lines: its commands, without what explains them where
+// that has no room; or what it says, as far as there is room, and where the commands are.
+func (p *printer) shortFix(f *cause.Fix, most int) []string {
+	n := len(f.Commands)
+	for _, lines := range [][]string{p.commands(bold, f.Commands), p.commands(bold, bare(f.Commands))} {
+		if n > 0 && n <= screenFix && len(lines) <= min(screenFix, most) {
+			return lines
+		}
+	}
+	if n == 0 || most < 2 {
+		return p.firstLines(f.Text, min(2, most))
+	}
+	return append(p.firstLines(f.Text, min(2, most-1)), p.paint(dim, p.say("-v prints the %d commands", n)))
+}
+
+// bare are commands without the notes that explain them. What is nothing but a note stays.
+func bare(list []shell.Command) (lines []shell.Command) {
+	for i := range list {
+		lines = append(lines, list[i].Bare())
+	}
+	return lines
 }
 
 // when says in which windows of a history f was found: in full where that has room on a line.
@@ -372,8 +387,11 @@ func (p *printer) broken(text string) []string {
 // with … where more follows.
 func (p *printer) firstLines(text string, most int) []string {
 	lines := p.broken(p.text(text))
-	if len(lines) > most {
-		lines = lines[:most]
+	more := len(lines) > most
+	if more {
+		lines = lines[:max(0, most)]
+	}
+	if more && most > 0 {
 		lines[most-1] = p.shortened(lines[most-1]+" …", labelWidth)
 	}
 	return lines

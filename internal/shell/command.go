@@ -125,6 +125,14 @@ func (c Command) Parts() (line, note string) { return c.line, c.note }
 // Equal says that both are the same.
 func (c Command) Equal(other Command) bool { return c == other }
 
+// Bare is the command without its note; of a note that is all there is, the note.
+func (c Command) Bare() Command {
+	if c.line == "" {
+		return c
+	}
+	return Command{line: c.line}
+}
+
 // IsZero says that there is nothing.
 func (c Command) IsZero() bool { return c == Command{} }
 
