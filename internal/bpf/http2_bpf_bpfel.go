@@ -56,6 +56,7 @@ const (
 	HTTP2VarSomePorts        = "some_ports"
 	HTTP2VarToldApart        = "told_apart"
 	HTTP2VarUnfinishedNs     = "unfinished_ns"
+	HTTP2VarUntaken          = "untaken"
 	HTTP2VarWantPorts        = "want_ports"
 	HTTP2VarWithClosed       = "with_closed"
 	HTTP2VarWithLabels       = "with_labels"
@@ -155,6 +156,7 @@ type HTTP2VariableSpecs struct {
 	SomePorts     *ebpf.VariableSpec `ebpf:"some_ports"`
 	ToldApart     *ebpf.VariableSpec `ebpf:"told_apart"`
 	UnfinishedNs  *ebpf.VariableSpec `ebpf:"unfinished_ns"`
+	Untaken       *ebpf.VariableSpec `ebpf:"untaken"`
 	WantPorts     *ebpf.VariableSpec `ebpf:"want_ports"`
 	WithClosed    *ebpf.VariableSpec `ebpf:"with_closed"`
 	WithLabels    *ebpf.VariableSpec `ebpf:"with_labels"`
@@ -236,6 +238,7 @@ type HTTP2Variables struct {
 	SomePorts     *ebpf.Variable `ebpf:"some_ports"`
 	ToldApart     *ebpf.Variable `ebpf:"told_apart"`
 	UnfinishedNs  *ebpf.Variable `ebpf:"unfinished_ns"`
+	Untaken       *ebpf.Variable `ebpf:"untaken"`
 	WantPorts     *ebpf.Variable `ebpf:"want_ports"`
 	WithClosed    *ebpf.Variable `ebpf:"with_closed"`
 	WithLabels    *ebpf.Variable `ebpf:"with_labels"`

@@ -356,9 +356,10 @@ static __noinline int change_state(struct sock *sk, int old, int new)
 	    tp->packets_out && after(tp->snd_nxt, c->mark))
 		called_sent(c, sk, tp, now, 0);
 	if (new == TCP_FIN_WAIT1 || new == TCP_LAST_ACK) {
-		c->fin = 1;
 		if (c->side == CALLED && new == TCP_FIN_WAIT1)
 			c->farewell = is_farewell(c, tp, now);
+		give_up(c, sk);
+		c->fin = 1;
 		/* The acknowledgements to come are not seen by tcp_probe. */
 		if (c->side == SERVED && c->phase == ASKED && after(tp->snd_nxt, c->mark))
 			begin_answer(c, tp, now);
@@ -371,7 +372,7 @@ static __noinline int change_state(struct sock *sk, int old, int new)
 	if ((old == TCP_FIN_WAIT1 && new == TCP_FIN_WAIT2) || (old == TCP_LAST_ACK && new == TCP_CLOSE) || old == TCP_CLOSING)
 		all_acknowledged(c, sk, tp, now);
 	if (new == TCP_CLOSE || (c->side == SERVED && (new == TCP_FIN_WAIT2 || old == TCP_CLOSING)))
-		close_request(c, sk, tp, old, now);
+		close_request(c, sk, old);
 	if (new == TCP_CLOSE && with_closed && c->seq)
 		report(c, sk, tp, RECORD_CLOSED);
 closed:
@@ -622,7 +623,7 @@ static __always_inline int flush_conn(struct seq_file *seq, struct sock *sk, str
 	if (was_remark(&copy, sk, tp))
 		return 0;
 	/* From the last byte of the request: a stream of log lines is none. */
-	if ((was == ASKED || was == ANSWERING) && (again || !copy.reported) && span(copy.last, now) >= unfinished_ns) {
+	if ((was == ASKED || was == ANSWERING) && (again || !copy.reported) && !copy.owner_gone && span(copy.last, now) >= unfinished_ns) {
 		c->reported = 1;
 		copy.flags |= UNFINISHED;
 		copy.done = now;

@@ -77,6 +77,7 @@ const (
 	RequestVarSlowNs         = "slow_ns"
 	RequestVarSomePorts      = "some_ports"
 	RequestVarUnfinishedNs   = "unfinished_ns"
+	RequestVarUntaken        = "untaken"
 	RequestVarWantPorts      = "want_ports"
 	RequestVarWithClosed     = "with_closed"
 	RequestVarWithLabels     = "with_labels"
@@ -201,6 +202,7 @@ type RequestVariableSpecs struct {
 	SlowNs        *ebpf.VariableSpec `ebpf:"slow_ns"`
 	SomePorts     *ebpf.VariableSpec `ebpf:"some_ports"`
 	UnfinishedNs  *ebpf.VariableSpec `ebpf:"unfinished_ns"`
+	Untaken       *ebpf.VariableSpec `ebpf:"untaken"`
 	WantPorts     *ebpf.VariableSpec `ebpf:"want_ports"`
 	WithClosed    *ebpf.VariableSpec `ebpf:"with_closed"`
 	WithLabels    *ebpf.VariableSpec `ebpf:"with_labels"`
@@ -298,6 +300,7 @@ type RequestVariables struct {
 	SlowNs        *ebpf.Variable `ebpf:"slow_ns"`
 	SomePorts     *ebpf.Variable `ebpf:"some_ports"`
 	UnfinishedNs  *ebpf.Variable `ebpf:"unfinished_ns"`
+	Untaken       *ebpf.Variable `ebpf:"untaken"`
 	WantPorts     *ebpf.Variable `ebpf:"want_ports"`
 	WithClosed    *ebpf.Variable `ebpf:"with_closed"`
 	WithLabels    *ebpf.Variable `ebpf:"with_labels"`

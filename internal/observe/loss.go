@@ -13,6 +13,8 @@ const (
 	LossEstimated = "requests of connections that were left out, to stay within the CPU budget: their counts and sums are estimates"
 	// LossFrames is of lengths that ask for nothing: nobody waited for an answer.
 	LossFrames = "frames of HTTP/2 under TLS that ask for nothing, by their length: taken for no request"
+	// LossUntaken is of what the kernel tries to deliver for minutes after both ends are gone.
+	LossUntaken = "answers that were never taken, of processes that had ended: nobody waited for them"
 )
 
 // Loss counts readings that were dropped or skipped to stay within bounds.

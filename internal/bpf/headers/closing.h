@@ -10,6 +10,9 @@
 #define EPIPE 32
 #define ECONNRESET 104
 
+#define SHUTDOWN_MASK 3 /* both directions, include/net/sock.h */
+#define PF_EXITING 0x4 /* include/linux/sched.h */
+
 /* c is 0 for a connection that is not followed. */
 static __always_inline void count_connection(struct conn *c, struct sock *sk, int side, struct tcp_sock *tp, __u64 handshake)
 {
@@ -72,6 +75,16 @@ static __always_inline int was_reset(struct sock *sk, int old)
 	return err == ECONNRESET || err == EPIPE || (!err && (old == TCP_ESTABLISHED || old == TCP_CLOSE_WAIT));
 }
 
+/*
+ * Whether the kernel gave up what an ended process had sent (tcp_write_err, after minutes):
+ * its answer was never taken, so nobody waits at either end. A crash alone does not do that:
+ * the other end, where there is one, acknowledges or resets.
+ */
+static __always_inline int is_left_over(struct conn *c, struct sock *sk, struct tcp_sock *tp)
+{
+	return c->owner_gone && c->side == SERVED && tp->snd_una != tp->write_seq && sk->sk_err != ECONNRESET && sk->sk_err != EPIPE;
+}
+
 /* Whether what was said last on a connection is none that anybody answers. */
 static __always_inline int was_remark(struct conn *c, struct sock *sk, struct tcp_sock *tp)
 {
@@ -80,21 +93,31 @@ static __always_inline int was_remark(struct conn *c, struct sock *sk, struct tc
 	return is_remark(c, tp->bytes_acked - c->out0, tp->snd_una - c->mark <= c->fin);
 }
 
-static __always_inline void close_request(struct conn *c, struct sock *sk, struct tcp_sock *tp, int old, __u64 now)
+static __noinline int close_request(struct conn *c, struct sock *sk, int old)
 {
+	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
+	__u64 now = bpf_ktime_get_ns();
 	__u32 was;
-	int remark = !sk->sk_err && was_remark(c, sk, tp);
+	int remark;
 
+	if (!c || !tp)
+		return 0;
+	remark = !sk->sk_err && was_remark(c, sk, tp);
 	if (is_more_out(c, tp->write_seq - c->fin))
 		go_on(c, sk, tp, tp->write_seq - c->fin, now);
 	was = c->phase;
 	if (was == IDLE || was == TAKEN)
-		return;
+		return 0;
 	if (__sync_val_compare_and_swap(&c->phase, was, IDLE) != was)
-		return;
+		return 0;
 	if (was == ASKED && (c->farewell || remark)) {
 		c->seq--; /* "quit", close_notify, the end of a stream of log lines */
-		return;
+		return 0;
+	}
+	if (was != DONE && is_left_over(c, sk, tp)) {
+		c->seq--;
+		__sync_fetch_and_add(&untaken, 1ULL << (c->share & 31));
+		return 0;
 	}
 	if (c->side == SERVED && was != DONE) {
 		if (was == ASKED) {
@@ -120,7 +143,19 @@ static __always_inline void close_request(struct conn *c, struct sock *sk, struc
 		c->status = STATUS_ERROR;
 	if (was_reset(sk, old) && (was != DONE || sk->sk_err))
 		c->flags |= RESET;
-	finish(c, sk, tp);
+	return finish(c, sk, tp);
+}
+
+/* A process closes its end (not shutdown() of one direction): who called waits no longer,
+ * whatever the kernel still tries; who served may have ended. */
+static __always_inline void give_up(struct conn *c, struct sock *sk)
+{
+	if (sk->sk_shutdown != SHUTDOWN_MASK)
+		return;
+	if (bpf_get_current_task_btf()->flags & PF_EXITING)
+		c->owner_gone = 1;
+	if (c->side == CALLED && c->phase == ASKED)
+		close_request(c, sk, TCP_FIN_WAIT1);
 }
 
 #endif

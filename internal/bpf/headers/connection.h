@@ -44,7 +44,8 @@ struct conn {
 	__u32 phase;
 	__u8 side;
 	__u8 proto;
-	__u8 family : 7;
+	__u8 family : 6;
+	__u8 owner_gone : 1; /* the process that had it ended with it open */
 	__u8 kept : 1; /* counted in kept */
 	__u8 status;
 	__u32 flags; /* of the request under way */
@@ -222,6 +223,7 @@ __u8 follow_sends; /* what is sent is seen when it is sent */
 
 __u32 next_endpoint;
 __u64 lost_conns; /* connections without storage: no memory */
+__u64 untaken; /* requests left over by processes that ended, see is_left_over() */
 __u64 lost_endpoints; /* addresses counted under "other" */
 
 #define NSEC_PER_USEC 1000ULL

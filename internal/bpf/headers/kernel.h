@@ -105,6 +105,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	unsigned int __state;
+	unsigned int flags;
 	unsigned in_iowait : 1;
 	struct files_struct *files;
 	struct task_group *sched_task_group; /* CONFIG_CGROUP_SCHED */
@@ -190,6 +191,7 @@ struct sock {
 	struct rb_root tcp_rtx_queue;
 	__u16 sk_protocol;
 	struct socket *sk_socket;
+	__u8 sk_shutdown;
 	int sk_err;
 	__u32 sk_pacing_status;
 	unsigned long sk_pacing_rate; /* bytes per second */

@@ -3,10 +3,14 @@ package request_test
 import (
 	"errors"
 	"net/netip"
+	"os"
+	"os/exec"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/request"
@@ -88,6 +92,68 @@ func (e *emulated) sides(port uint16, want int, aside ...netip.AddrPort) (served
 	e.ledgers(served)
 	e.ledgers(called)
 	return served, called
+}
+
+// TestLeftOver: the network went away while an answer was under way and a caller waited. What
+// a process had sent that has ended since, the kernel tries to deliver for minutes: nobody
+// waits for it. One that runs has a request that failed; a caller waits until it gives up.
+func TestLeftOver(t *testing.T) {
+	const in, out, tries, waits = 100, 500, 900 * time.Millisecond, 300 * time.Millisecond
+	run := func(ended bool) func(*testing.T) {
+		return func(t *testing.T) {
+			once(t, func(tr *trial) {
+				e := tr.across(link.Settings{}, link.Settings{})
+				l := e.listen(e.a, e.addrA)
+				c, s := e.connect(e.b, l, l.addr)
+				caller := e.dial(e.b, l.addr)
+				s.option(unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(tries/time.Millisecond))
+				c.send(in)
+				s.receive(in)
+				e.link.Pick(link.AtoB, &link.Pick{})
+				e.link.Pick(link.BtoA, &link.Pick{})
+				s.send(out)
+				if ended {
+					heir := exec.Command("sleep", "60") // the last that has the connection
+					heir.ExtraFiles = []*os.File{os.NewFile(uintptr(s.fd), "connection")}
+					tr.must(heir.Start())
+					tr.must(heir.ExtraFiles[0].Close())
+					s.fd = -1
+					tr.must(heir.Process.Kill())
+					_ = heir.Wait()
+				} else {
+					tr.must(s.close())
+				}
+				caller.send(in)
+				time.Sleep(waits)
+				tr.must(caller.close())
+				time.Sleep(tries + 2*rto)
+				tr.halt()
+				left, failed := uint64(1), 0
+				if !ended {
+					left, failed = 0, 1
+				}
+				if got := len(tr.of(observe.Served)); got != failed || tr.stats.Untaken != left {
+					tr.errorf("%d requests and %d answers that nobody took, want %d and %d", got, tr.stats.Untaken, failed, left)
+				}
+				for _, r := range tr.of(observe.Served) {
+					tr.within("a failed answer", time.Duration(r.TotalNS()), tries, tries)
+				}
+				var gaveUp []*observe.Request
+				for _, r := range tr.of(observe.Called) {
+					if r.Flags&observe.FlagUnanswered != 0 && r.Flags&observe.FlagUnfinished == 0 {
+						gaveUp = append(gaveUp, r)
+					}
+				}
+				if len(gaveUp) != 1 {
+					tr.errorf("%d callers gave up, meant 1", len(gaveUp))
+					return
+				}
+				tr.within("a caller's wait", time.Duration(gaveUp[0].TotalNS()), waits, waits/3)
+			})
+		}
+	}
+	t.Run("its process has ended", run(true))
+	t.Run("its process runs", run(false))
 }
 
 // rto is the least retransmission timeout (RFC 6298 has 1 s, Linux 200 ms), to

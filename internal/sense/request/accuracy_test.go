@@ -58,7 +58,7 @@ type trial struct {
 
 	taps     []*tap
 	places   map[uint64]*place
-	missed   uint64 // request.Stats.Missed
+	stats    request.Stats
 	recorder *request.Recorder
 	records  []observe.Request  // of the places
 	interim  []*observe.Request // told while the request lasted; see match
@@ -116,11 +116,11 @@ func attempts(t *testing.T, n int, f func(*trial)) {
 		if len(tr.failures) == 0 {
 			return
 		}
-		if i >= n && (tr.missed == 0 || i >= 3) {
-			t.Errorf("attempt %d of %d disagrees (%d events were kept from the programs):\n%s", i, n, tr.missed, tr.told())
+		if i >= n && (tr.stats.Missed == 0 || i >= 3) {
+			t.Errorf("attempt %d of %d disagrees (%d events were kept from the programs):\n%s", i, n, tr.stats.Missed, tr.told())
 			return
 		}
-		t.Logf("attempt %d of %d disagrees (%d events were kept from the programs), one more:\n%s", i, n, tr.missed, tr.told())
+		t.Logf("attempt %d of %d disagrees (%d events were kept from the programs), one more:\n%s", i, n, tr.stats.Missed, tr.told())
 	}
 }
 
@@ -274,8 +274,8 @@ func (tr *trial) halt() {
 		tr.stop = nil
 	}
 	if tr.recorder != nil {
-		tr.missed = tr.recorder.Stats().Missed
-		if s := tr.recorder.Stats(); s.Lost != 0 || s.Sampled != 0 || s.Connections != 0 {
+		tr.stats = tr.recorder.Stats()
+		if s := tr.stats; s.Lost != 0 || s.Sampled != 0 || s.Connections != 0 {
 			tr.errorf("%d records lost, %d requests and %d connections without a record", s.Lost, s.Sampled, s.Connections)
 		}
 		for _, c := range tr.recorder.Counters() {

@@ -57,6 +57,7 @@ type Stats struct {
 	Unfollowed     uint64        // requests, and calls, that were not followed: no kernel memory, or over 20,000 connections
 	Streams        uint64        // requests of HTTP/2, more than 128 at once on a connection, and connections, more than 1,024 at once, that were not told apart
 	Frames         uint64        // of HTTP/2 under TLS, by their length, that ask for nothing: taken for no request
+	Untaken        uint64        // answers that the other end never took, of processes that have ended: taken for no request
 	Weight         uint32        // how many requests a record stands for now: 1 = all are recorded
 	Follow         uint32        // one of so many connections is followed now
 	Split          uint32        // one of so many requests of those is followed from thread to thread now
@@ -314,6 +315,7 @@ func (r *Recorder) Stats() Stats {
 	// A variable that cannot be read counts nothing; it was there at Start.
 	_ = r.objects.LostConns.Get(&s.Connections)
 	_ = r.objects.LostEndpoints.Get(&s.OtherEndpoints)
+	_ = r.objects.Untaken.Get(&s.Untaken)
 	_ = r.objects.LostWork.Get(&s.Unfollowed)
 	streams, multiplexed := r.streams.lost()
 	s.Streams = streams + multiplexed
