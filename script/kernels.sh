@@ -78,7 +78,7 @@ fetch() {
 	echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror ${1%-16k} main" >"$apt/sources.list"
 	options="-q=2 -o Dir::Etc::sourcelist=$apt/sources.list -o Dir::Etc::sourceparts=/dev/null
 		-o Dir::State::lists=$apt/lists -o Dir::Cache=$apt/cache
-		-o APT::Architecture=$arch -o APT::Architectures=$arch -o APT::Sandbox::User=root -o Acquire::Languages=none"
+		-o APT::Architecture=$arch -o APT::Architectures=$arch -o Dir::State::status=/dev/null -o APT::Sandbox::User=root -o Acquire::Languages=none"
 	apt-get $options update
 	# The kernel itself is one package, or split in several (since Linux 7).
 	debs=$(apt-cache $options depends --recurse -i $image | grep -E '^linux-(image|binary|modules)-[0-9]' | sort -u)
