@@ -112,6 +112,21 @@ func (w *Watcher) Heard() time.Time {
 	return last.UTC()
 }
 
+// HeardOf is when each host was last heard of, by its own clock.
+func (w *Watcher) HeardOf() map[string]time.Time {
+	heard := make(map[string]time.Time, len(w.Hosts))
+	for i := range w.Hosts {
+		heard[w.Hosts[i].Name] = w.Hosts[i].Last
+	}
+	for host, at := range w.Newest {
+		heard[host] = later(heard[host], time.Unix(at+1, 0))
+	}
+	return heard
+}
+
+// Judged is up to when all is judged.
+func (w *Watcher) Judged() time.Time { return time.Unix(w.at, 0).UTC() }
+
 // Silent says that no host has been heard of for so long that nothing can be judged.
 func (w *Watcher) Silent(now time.Time) bool { return w.Heard().Before(now.Add(-w.settle - silence)) }
 
