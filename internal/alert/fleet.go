@@ -44,7 +44,7 @@ const (
 type followed struct {
 	Watched string          `json:"watched,omitempty"` // its FleetHarm.ID
 	Members map[string]bool `json:"members,omitempty"` // endpoints that ever suffered by it
-	Said    string          `json:"said,omitempty"`    // the component that was told last
+	Said    string          `json:"said,omitempty"`    // the component that was reported last
 	Told    time.Time       `json:"told,omitzero"`
 	deaf    bool            // none of its hosts was heard of since it was seen
 }

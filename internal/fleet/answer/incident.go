@@ -290,7 +290,7 @@ func (r *Report) Of(i *Incident) *Cause {
 	return best
 }
 
-// Told is the finding of the host at fault that the cause is told by; nil where it found
+// Told is the finding of the host at fault that tells of the cause; nil where it found
 // none.
 func (c *Cause) Told() *cause.Finding {
 	for i := range c.Findings {
