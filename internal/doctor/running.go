@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -20,6 +19,7 @@ import (
 	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/printable"
+	"github.com/slowray/slowray/internal/sense/host"
 )
 
 // Running is a slowray process that has programs in the kernel.
@@ -78,8 +78,8 @@ func lookRunning() *others {
 	own, _ := os.Stat("/proc/self/exe")
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
+		pid, ok := host.ParseSmall([]byte(e.Name()))
+		if !ok || pid == os.Getpid() {
 			continue
 		}
 		dir := filepath.Join("/proc", e.Name())
