@@ -221,7 +221,7 @@ func (f *fleetAlerts) ask(open []answer.Incident, now time.Time) {
 
 // toldBy is what an answer adds to an incident.
 func toldBy(r *answer.Report, c *answer.Cause) alert.FleetHarm {
-	h := alert.FleetHarm{Title: strings.TrimSuffix(c.Text, "."), Finding: c.Told(), RuledOut: len(c.RuledOut), NotChecked: len(r.NotTested)}
+	h := alert.FleetHarm{Title: c.Title(), Finding: c.Told(), RuledOut: len(c.RuledOut), NotChecked: len(r.NotTested)}
 	for _, command := range c.Next {
 		h.Next = append(h.Next, command.String())
 	}

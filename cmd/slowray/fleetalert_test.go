@@ -292,7 +292,7 @@ func TestFleetAlertCause(t *testing.T) {
 		t.Fatalf("%d incidents are open", len(open))
 	}
 	h := f.harm(&open[0], w.Judged())
-	if h.Finding == nil || h.Finding.Cause != "fsync-bound" || !strings.HasPrefix(h.Title, "nginx:80 on web-0: Requests wait for fsync") || !slices.Contains(h.Next, "ssh web-0 sudo slowray why --port 80") {
+	if h.Finding == nil || h.Finding.Cause != "fsync-bound" || h.Title != "nginx:80 on web-0: Requests wait for fsync" || !slices.Contains(h.Next, "ssh web-0 sudo slowray why --port 80") {
 		t.Errorf("%+v", h)
 	}
 	if n := f.asked[open[0].ID]; n < 1 || n > 2 {

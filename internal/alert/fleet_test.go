@@ -89,6 +89,12 @@ func TestFleetIncident(t *testing.T) {
 	if h := m.headline(); !strings.HasSuffix(h, "app:80 on 3 hosts of fleet shop") {
 		t.Error(h)
 	}
+	// What Alertmanager knows it by stays what it was; what is known by now is an annotation.
+	body, err := json.Marshal(alertmanagerBody(&m, begin))
+	if err != nil || !strings.Contains(string(body), `"labels":{"alertname":"slowray","component":"endpoint app:80 on a","hosts":"a","incident":"`+last.ID+`","instance":"fleet shop"}`) ||
+		!strings.Contains(string(body), `"hosts":"a, b, c"`) {
+		t.Errorf("%s, %v", body, err)
+	}
 	if text := strings.Join(m.details(), "\n"); !strings.Contains(text, "next: ssh db-7 sudo slowray why\nhosts: a, b, c") {
 		t.Error(text)
 	}

@@ -290,6 +290,9 @@ func (r *Report) Of(i *Incident) *Cause {
 	return best
 }
 
+// Title names what is at fault and what is wrong with it, without the reasons.
+func (c *Cause) Title() string { return strings.TrimSuffix(cmp.Or(c.headline(), c.Text), ".") }
+
 // Told is the finding of the host at fault that tells of the cause; nil where it found
 // none.
 func (c *Cause) Told() *cause.Finding {
