@@ -76,6 +76,17 @@ func (f *fleetAlerts) close() {
 	f.running.Wait()
 }
 
+// learn has a watcher learn what is usual, and that what is open is not.
+func (f *fleetAlerts) learn(ctx context.Context, w *answer.Watcher, now time.Time) error {
+	since := now
+	if f != nil {
+		if at, ok := f.alerter.Since(); ok {
+			since = at
+		}
+	}
+	return w.LearnBefore(ctx, now, since)
+}
+
 // step hands over what is abnormal by now, and what was and is over.
 func (f *fleetAlerts) step(w *answer.Watcher, events []answer.Event) {
 	if f == nil {

@@ -75,7 +75,7 @@ func fleetAlerterMain(at, dir string) {
 	alerts, err := c.alerts(context.Background(), a, clock, func(string) {})
 	check(err)
 	w := answer.NewWatcher(a, nil)
-	check(w.Learn(context.Background(), clock()))
+	check(alerts.learn(context.Background(), w, clock()))
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		_, err := fmt.Sscan(lines.Text(), &now)

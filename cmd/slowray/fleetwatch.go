@@ -57,7 +57,7 @@ func (c *fleetWatchCmd) Run(ctx context.Context, s *streams) error {
 	}
 	defer alerts.close()
 	progress := commandline.NewStage(s.err)
-	w, err := c.learn(ctx, archive, progress, &tell)
+	w, err := c.learn(ctx, archive, alerts, progress, &tell)
 	progress.Clear()
 	if err != nil {
 		if ctx.Err() != nil {
@@ -105,12 +105,12 @@ func (c *fleetWatchCmd) Run(ctx context.Context, s *streams) error {
 
 // learn makes a watcher that knows what is usual. Who sends alerts waits for an archive that
 // is away.
-func (c *fleetWatchCmd) learn(ctx context.Context, archive fleet.Archive, progress *commandline.Stage, tell *eventPrinter) (*answer.Watcher, error) {
+func (c *fleetWatchCmd) learn(ctx context.Context, archive fleet.Archive, alerts *fleetAlerts, progress *commandline.Stage, tell *eventPrinter) (*answer.Watcher, error) {
 	const again = 5 * time.Second
 	away := false
 	for {
 		w := answer.NewWatcher(archive, progress.Show)
-		err := w.Learn(ctx, time.Now())
+		err := alerts.learn(ctx, w, time.Now())
 		if err == nil || ctx.Err() != nil || c.Alerts == "" {
 			return w, err
 		}

@@ -103,6 +103,18 @@ func (x *incidents) fleet(now time.Time, f *fleetSecond) {
 	x.fire(now)
 }
 
+// Since is when the oldest incident of a fleet began that is open; false when none is.
+func (a *Alerter) Since() (since time.Time, any bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, o := range a.box.Incidents.Open {
+		if o.Watched != "" && (!any || o.Began.Before(since)) {
+			since, any = o.Began, true
+		}
+	}
+	return since, any
+}
+
 func one(yes bool) int {
 	if yes {
 		return 1
