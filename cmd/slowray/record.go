@@ -37,7 +37,7 @@ type recordCmd struct {
 	Slow            *time.Duration `placeholder:"D" help:"Keep every request that took at least this long; otherwise what is slow for its endpoint."`
 	Labels          bool           `help:"Also keep what was asked for: method and path, statement or command."`
 	Silent          bool           `help:"Ask no server for its status."`
-	OTLPConventions bool           `name:"otlp-conventions" help:"With --otlp: also metrics by the names of OpenTelemetry's conventions, as of the services themselves (http.server.request.duration …): for services that do not send them."`
+	OTLPConventions bool           `name:"otlp-conventions" help:"With --otlp: also metrics by the names of OpenTelemetry's conventions, as of the services themselves, such as http.server.request.duration: for services that do not send them."`
 	OTLPProfiles    bool           `name:"experimental-otlp-profiles" help:"With --otlp: send what uses the CPU and what waits in each window, too. OpenTelemetry's profiles are in development: a collector of another version may refuse them."`
 	shipFlags
 	Alerts     string `placeholder:"FILE" complete:"files" help:"Notify people when harm to requests begins and ends, by the rules in this file: Alertmanager, PagerDuty, webhooks, Slack, commands (docs/alerts.md)."`

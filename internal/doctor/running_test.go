@@ -46,9 +46,9 @@ func traced() error {
 	}
 	defer t.Close()
 	fmt.Println("ready")
-	for {
+	for sum := 0; ; {
 		for i := range 200 {
-			hitByTest(i)
+			sum += hitByTest(i)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
