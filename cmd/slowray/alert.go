@@ -73,7 +73,7 @@ type alertStatusCmd struct {
 
 // Help is printed by --help, above the flags.
 func (*alertStatusCmd) Help() string {
-	return `Reads what slowray record --alerts keeps, while it runs or after it.
+	return `Reads what slowray record --alerts or slowray fleet watch --alerts keeps, while it runs or after it.
 
 Exit status: 0 nothing is open, 1 something is, 2 could not read it.`
 }
@@ -83,7 +83,7 @@ func (c *alertStatusCmd) Run(s *streams) error {
 	st, err := alert.ReadStatus(c.Dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("alert status: there are no alerts in %s: slowray record --alerts FILE sends them", c.Dir)
+		return fmt.Errorf("alert status: there are no alerts in %s: slowray record --alerts FILE sends them, slowray fleet watch --alerts FILE those of a fleet", c.Dir)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("alert status: %s may only be read by root: run this as root", c.Dir)
 	case err != nil:

@@ -357,7 +357,7 @@ func (c *docCommand) runnable() (args []string, root bool) {
 	}
 	form, ok := shortForms[name]
 	if !ok || slices.ContainsFunc(rest, func(w string) bool {
-		return slices.Contains([]string{"--at", "--dir", "--diff", "-o", "--out", "--stats-every"}, strings.SplitN(w, "=", 2)[0])
+		return slices.Contains([]string{"--at", "--dir", "--diff", "-o", "--out", "--stats-every", "--experimental-otlp-profiles"}, strings.SplitN(w, "=", 2)[0])
 	}) {
 		return nil, false
 	}

@@ -18,7 +18,7 @@ type doctorCmd struct {
 
 // Help is printed by --help, above the flags.
 func (*doctorCmd) Help() string {
-	return `Everything is tried for real: each program is loaded into the kernel, attached, and taken back; then the host is watched for a moment. What does not work is reported with the reason, and with the commands and causes that go without it.
+	return `Everything is tried for real: each program is loaded into the kernel, attached, and taken back; then the host is watched for a moment. What does not work is reported with the reason, and with the commands and causes that go without it. What slowrays that run here take is shown, too: themselves, their programs in the kernel, and their breakpoints in the code of others.
 
 Exit status: 0 all works, 1 something is missing, 2 could not run.`
 }

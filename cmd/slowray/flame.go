@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slowray/slowray/internal/export"
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/flame"
 	"github.com/slowray/slowray/internal/observe"
@@ -31,6 +32,7 @@ type flameCmd struct {
 	Slow    *time.Duration `placeholder:"D" help:"Only the time in which a thread was at work on a request that took at least this long."`
 	Diff    string         `placeholder:"FILE" help:"Compare with an earlier recording, a .pb.gz that slowray flame wrote; with --slow, normal compares with the other requests."`
 	Threads bool           `help:"Keep the threads of a process apart."`
+	OTLP    string         `name:"experimental-otlp-profiles" placeholder:"URL" help:"Send the stacks to an OpenTelemetry collector: http(s)://host:4318 or grpc(s)://host:4317. Its profiles are in development: a collector of another version may refuse them. $$OTEL_EXPORTER_OTLP_HEADERS is sent along."`
 	atFlags `embed:""`
 }
 
@@ -127,6 +129,11 @@ func (c *flameCmd) Run(ctx context.Context, s *streams) error {
 			return fmt.Errorf("flame: %w", err)
 		}
 	}
+	if c.OTLP != "" {
+		if err := export.CheckURL(c.OTLP); err != nil {
+			return fmt.Errorf("flame: %w", err)
+		}
+	}
 	var before *observe.Stacks
 	if c.Diff != "" && c.Diff != diffNormal {
 		var err error
@@ -149,6 +156,9 @@ func (c *flameCmd) Run(ctx context.Context, s *streams) error {
 	if c.Threads {
 		opt.Roots = flame.RootThread
 	}
+	if err := c.send(ctx, s, after); err != nil {
+		return fmt.Errorf("flame: %w", err)
+	}
 	if c.Diff == diffNormal {
 		return c.write(s, onlySlow(after), flame.SlowAgainstNormal(after), opt)
 	}
@@ -160,6 +170,33 @@ func (c *flameCmd) Run(ctx context.Context, s *streams) error {
 		return c.write(s, after, flame.Diff(before, after), opt)
 	}
 	return c.write(s, after, flame.Pair{}, opt)
+}
+
+// send sends what was recorded to a collector, where that was asked for.
+func (c *flameCmd) send(ctx context.Context, s *streams, stacks *observe.Stacks) error {
+	if c.OTLP == "" {
+		return nil
+	}
+	if c.Slow != nil {
+		stacks = onlySlow(stacks)
+	}
+	name, _ := os.Hostname()
+	who := map[int]observe.Identity{}
+	if c.At == nil { // a pid of the history is another process now
+		names := host.Default().Names()
+		for i := range stacks.Samples {
+			pid := stacks.Samples[i].PID
+			if id, ok := names.Of(pid, stacks.StartNS+stacks.WindowNS); ok && who[pid].Comm == "" {
+				who[pid] = observe.Identity{Comm: id.Comm, Container: id.Container, Unit: id.Unit}
+			}
+		}
+	}
+	n, err := export.SendProfiles(ctx, export.Options{Version: version(), Host: name}, c.OTLP, os.Getenv("OTEL_EXPORTER_OTLP_HEADERS"), who, stacks)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.err, "slowray: %s sent\n", figure.Counted(n, "profile"))
+	return nil
 }
 
 // write writes all files, or a summary to the terminal.

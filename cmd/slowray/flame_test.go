@@ -2,11 +2,20 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	profilespb "go.opentelemetry.io/proto/otlp/profiles/v1development"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/slowray/slowray/internal/flame"
 	"github.com/slowray/slowray/internal/observe"
@@ -93,5 +102,61 @@ func TestFlameFormats(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
+	}
+}
+
+// TestFlameSendsProfiles: whole stacks of this host reach a collector, and one that cannot
+// be reached is an error.
+func TestFlameSendsProfiles(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: needs root, to load BPF programs")
+	}
+	var got profilespb.ProfilesData
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		zip, err := gzip.NewReader(r.Body)
+		if err != nil || r.URL.Path != "/v1development/profiles" {
+			t.Errorf("%s: %v", r.URL.Path, err)
+			return
+		}
+		body, err := io.ReadAll(zip)
+		if err == nil {
+			err = proto.Unmarshal(body, &got)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}))
+	stop := make(chan struct{})
+	go func() { // something uses the CPU
+		for n := uint64(1); ; n = n*6364136223846793005 + 1 {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	defer close(stop)
+	args := []string{"flame", "--pid", fmt.Sprint(os.Getpid()), "--for", "500ms", "--hz", "400", "--experimental-otlp-profiles"}
+	if _, messages, status := slowrayOut(append(args, collector.URL)...); status != exitNothing || !strings.Contains(messages, "1 profile sent") {
+		t.Fatalf("status %d: %s", status, messages)
+	}
+	samples, own := 0, false
+	for _, r := range got.ResourceProfiles {
+		for _, a := range r.Resource.Attributes {
+			own = own || a.Key == "process.executable.name" && strings.HasPrefix("slowray.test", a.Value.GetStringValue()[:7])
+		}
+		for _, p := range r.ScopeProfiles[0].Profiles {
+			for _, x := range p.Samples {
+				samples += len(got.Dictionary.StackTable[x.StackIndex].LocationIndices)
+			}
+		}
+	}
+	if !own || samples < 10 || !slices.ContainsFunc(got.Dictionary.StringTable, func(s string) bool { return strings.Contains(s, "TestFlameSendsProfiles") }) {
+		t.Errorf("own process: %v, %d frames: %v", own, samples, got.Dictionary.StringTable)
+	}
+	collector.Close()
+	if _, messages, status := slowrayOut(append(args, collector.URL)...); status != exitFailed || !strings.Contains(messages, "connection refused") {
+		t.Errorf("status %d: %s", status, messages)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/slowray/slowray/internal/commandline"
@@ -14,12 +15,17 @@ import (
 type fleetWatchCmd struct {
 	For        *time.Duration `placeholder:"D" help:"End after so long; without it watch until it is stopped."`
 	JSON       bool           `name:"json" help:"Print events as JSON, one on a line."`
+	Alerts     string         `placeholder:"FILE" complete:"files" help:"Notify people by a file of rules, as of slowray record --alerts."`
+	AlertsDir  string         `default:"/var/lib/slowray/fleet-alerts" placeholder:"D" complete:"dirs" help:"Where what is open and what waits to be sent is kept (${default})."`
+	Page       string         `placeholder:"URL" help:"Where people reach slowray fleet page, for the links in alerts."`
 	fleetFlags `embed:""`
 }
 
 // Help is printed by --help, above the flags.
 func (*fleetWatchCmd) Help() string {
 	return `Asks the archive each second, and says on a line when something abnormal begins, when more is known of it, and when it is over. What it says is written to the archive too, where that keeps events.
+
+With --alerts it notifies people, too: one incident is one alert, whatever the number of hosts. A restart goes on where it was.
 
 Exit status: 0 nothing happened; 1 something did; 2 could not run.`
 }
@@ -44,9 +50,14 @@ func (c *fleetWatchCmd) Run(ctx context.Context, s *streams) error {
 		ctx, stop = context.WithTimeout(ctx, *c.For)
 		defer stop()
 	}
+	tell := eventPrinter{c: c, s: s, archive: archive}
+	alerts, err := c.alerts(ctx, archive, time.Now, func(text string) { tell.trouble(text) })
+	if err != nil {
+		return fmt.Errorf("fleet watch: --alerts: %w", err)
+	}
+	defer alerts.close()
 	progress := commandline.NewStage(s.err)
-	w := answer.NewWatcher(archive, progress.Show)
-	err = w.Learn(ctx, time.Now())
+	w, err := c.learn(ctx, archive, alerts, progress, &tell)
 	progress.Clear()
 	if err != nil {
 		if ctx.Err() != nil {
@@ -54,22 +65,29 @@ func (c *fleetWatchCmd) Run(ctx context.Context, s *streams) error {
 		}
 		return fmt.Errorf("fleet watch: %w", advised(err))
 	}
-	tell := eventPrinter{c: c, s: s, archive: archive}
 	tell.begin(w)
 	for _, i := range w.Open() {
 		tell.say(ctx, []answer.Event{{Schema: answer.SchemaEvent, At: time.Now().UTC(), Kind: answer.Onset, Incident: i}})
 	}
+	away := false
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		events, err := w.Step(ctx, time.Now())
 		tell.say(ctx, events)
+		alerts.step(w, events)
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
-			tell.trouble(advised(err).Error() + "; trying again")
+			if !away {
+				tell.trouble(advised(err).Error() + "; trying again")
+			}
+			away = true
 		case w.Silent(time.Now()):
 			tell.trouble(unheard(w))
+		case away:
+			tell.trouble("the archive answers again")
+			away = false
 		}
 		select {
 		case <-ctx.Done():
@@ -83,6 +101,29 @@ func (c *fleetWatchCmd) Run(ctx context.Context, s *streams) error {
 		return exit(exitFindings)
 	}
 	return nil
+}
+
+// learn makes a watcher that knows what is usual. Who sends alerts waits for an archive that
+// is away.
+func (c *fleetWatchCmd) learn(ctx context.Context, archive fleet.Archive, alerts *fleetAlerts, progress *commandline.Stage, tell *eventPrinter) (*answer.Watcher, error) {
+	const again = 5 * time.Second
+	away := false
+	for {
+		w := answer.NewWatcher(archive, progress.Show)
+		err := alerts.learn(ctx, w, time.Now())
+		if err == nil || ctx.Err() != nil || c.Alerts == "" {
+			return w, err
+		}
+		progress.Clear()
+		if !away {
+			tell.trouble(advised(err).Error() + "; trying again")
+		}
+		away = true
+		select {
+		case <-ctx.Done():
+		case <-time.After(again):
+		}
+	}
 }
 
 // begin says what is watched: nothing more may come for days.
@@ -108,9 +149,11 @@ type eventPrinter struct {
 	s       *streams
 	archive fleet.Archive
 	any     bool
-	failed  error     // of printing: there is nobody who reads
-	said    string    // the trouble that was reported last
-	at      time.Time // and when
+	failed  error // of printing: there is nobody who reads
+
+	mu   sync.Mutex
+	said string    // the trouble that was reported last
+	at   time.Time // and when
 }
 
 func (t *eventPrinter) say(ctx context.Context, events []answer.Event) {
@@ -143,6 +186,8 @@ func (t *eventPrinter) say(ctx context.Context, events []answer.Event) {
 
 // trouble tells of something once, and again when it is something else or a minute later.
 func (t *eventPrinter) trouble(what string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if what == t.said && time.Since(t.at) < time.Minute {
 		return
 	}

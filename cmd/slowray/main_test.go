@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -22,6 +23,9 @@ func TestMain(m *testing.M) {
 	}
 	if at := os.Getenv(beServer); at != "" {
 		serveTest(at) // and does not come back
+	}
+	if at, dir, ok := strings.Cut(os.Getenv(beFleetAlerter), ","); ok {
+		fleetAlerterMain(at, dir)
 	}
 	if os.Getenv(beSlowray) != "" {
 		main() // and does not come back

@@ -27,16 +27,18 @@ import (
 const historyDir = "/var/lib/slowray/history"
 
 type recordCmd struct {
-	Dir        string         `default:"${history}" placeholder:"D" complete:"dirs" help:"Where the history is kept (${default})."`
-	Listen     string         `default:"127.0.0.1:7788" placeholder:"A" help:"Where the page and /metrics are served (${default}): host:port, unix:/path or off. Elsewhere than on loopback a token is needed, which is printed, or taken from $$SLOWRAY_TOKEN."`
-	ListenName []string       `placeholder:"NAME" sep:"," help:"A further host name of the page, as behind a reverse proxy; may be repeated."`
-	OTLP       string         `name:"otlp" placeholder:"URL" help:"Send metrics, slow requests and findings to an OpenTelemetry collector: http(s)://host:4318 or grpc(s)://host:4317. $$OTEL_EXPORTER_OTLP_HEADERS is sent along."`
-	MaxSize    string         `default:"2G" placeholder:"N" help:"How large it may become, as 500M or 2G: the oldest goes first (${default})."`
-	MaxAge     time.Duration  `default:"168h" placeholder:"D" help:"How long it is kept (${default}: seven days)."`
-	Window     time.Duration  `default:"60s" placeholder:"D" help:"How long each window is that is judged (${default})."`
-	Slow       *time.Duration `placeholder:"D" help:"Keep every request that took at least this long; otherwise what is slow for its endpoint."`
-	Labels     bool           `help:"Also keep what was asked for: method and path, statement or command."`
-	Silent     bool           `help:"Ask no server for its status."`
+	Dir             string         `default:"${history}" placeholder:"D" complete:"dirs" help:"Where the history is kept (${default})."`
+	Listen          string         `default:"127.0.0.1:7788" placeholder:"A" help:"Where the page and /metrics are served (${default}): host:port, unix:/path or off. Elsewhere than on loopback a token is needed, which is printed, or taken from $$SLOWRAY_TOKEN."`
+	ListenName      []string       `placeholder:"NAME" sep:"," help:"A further host name of the page, as behind a reverse proxy; may be repeated."`
+	OTLP            string         `name:"otlp" placeholder:"URL" help:"Send metrics, slow requests and findings to an OpenTelemetry collector: http(s)://host:4318 or grpc(s)://host:4317. $$OTEL_EXPORTER_OTLP_HEADERS is sent along."`
+	MaxSize         string         `default:"2G" placeholder:"N" help:"How large it may become, as 500M or 2G: the oldest goes first (${default})."`
+	MaxAge          time.Duration  `default:"168h" placeholder:"D" help:"How long it is kept (${default}: seven days)."`
+	Window          time.Duration  `default:"60s" placeholder:"D" help:"How long each window is that is judged (${default})."`
+	Slow            *time.Duration `placeholder:"D" help:"Keep every request that took at least this long; otherwise what is slow for its endpoint."`
+	Labels          bool           `help:"Also keep what was asked for: method and path, statement or command."`
+	Silent          bool           `help:"Ask no server for its status."`
+	OTLPConventions bool           `name:"otlp-conventions" help:"With --otlp: also metrics by the names of OpenTelemetry's conventions, as of the services themselves, such as http.server.request.duration: for services that do not send them."`
+	OTLPProfiles    bool           `name:"experimental-otlp-profiles" help:"With --otlp: send what uses the CPU and what waits in each window, too. OpenTelemetry's profiles are in development: a collector of another version may refuse them."`
 	shipFlags
 	Alerts     string `placeholder:"FILE" complete:"files" help:"Notify people when harm to requests begins and ends, by the rules in this file: Alertmanager, PagerDuty, webhooks, Slack, commands (docs/alerts.md)."`
 	Status     bool   `help:"Only tell how far what is sent by --to is: of the recorder that records into --dir now, or did last."`
@@ -77,6 +79,10 @@ func (c *recordCmd) Validate() error {
 		return err
 	}
 	switch {
+	case c.OTLPProfiles && c.OTLP == "":
+		return errors.New("--experimental-otlp-profiles: goes with --otlp")
+	case c.OTLPConventions && c.OTLP == "":
+		return errors.New("--otlp-conventions: goes with --otlp")
 	case c.Listen == "":
 		return errors.New("--listen: is empty (off serves nothing)")
 	case c.Dir == "":
@@ -147,7 +153,7 @@ func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPag
 	told.targets, page.targets = sent.status, sent.status
 	var rec *record.Recorder
 	name, _ := os.Hostname()
-	page.exporter = export.New(export.Options{Version: version(), Host: name, Status: func() record.Status { return rec.Status() }, Targets: sent.status})
+	page.exporter = export.New(export.Options{Version: version(), Conventions: c.OTLPConventions, Host: name, Status: func() record.Status { return rec.Status() }, Targets: sent.status})
 	sinks := []record.Sink{told, page.exporter}
 	if sent.shipper != nil {
 		sinks = append(sinks, &sent.runs)
@@ -170,7 +176,7 @@ func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPag
 	if c.OTLP != "" {
 		var err error
 		push, err = page.exporter.Push(export.PushOptions{
-			URL: c.OTLP, Headers: os.Getenv("OTEL_EXPORTER_OTLP_HEADERS"),
+			URL: c.OTLP, Headers: os.Getenv("OTEL_EXPORTER_OTLP_HEADERS"), Profiles: c.OTLPProfiles,
 			Say: func(message string) { told.trouble(errors.New(message)) },
 		})
 		if err != nil {

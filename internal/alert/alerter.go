@@ -28,9 +28,9 @@ type Options struct {
 	Window time.Duration // of the recorder's windows
 	// Say gets what goes wrong, and that it goes well again.
 	Say func(text string)
+	Now func() time.Time // default: time.Now
 
 	firstWait, lastWait time.Duration // between attempts; shorter in tests
-	now                 func() time.Time
 }
 
 const (
@@ -54,12 +54,13 @@ type Alerter struct {
 	wake  map[string]chan struct{}
 }
 
-// event is a second or a window.
+// event is a second or a window, of a host or of a fleet.
 type event struct {
 	at     time.Time
 	harms  []Harm
 	start  time.Time
 	report *diagnose.Report // nil: a second
+	fleet  *fleetSecond     // instead of all this
 }
 
 // New opens what an earlier run has left. Run sends.
@@ -67,8 +68,8 @@ func New(opt Options) (*Alerter, error) {
 	if opt.firstWait == 0 {
 		opt.firstWait, opt.lastWait = firstWait, lastWait
 	}
-	if opt.now == nil {
-		opt.now = time.Now
+	if opt.Now == nil {
+		opt.Now = time.Now
 	}
 	// Two windows have to be without a finding before it is over.
 	opt.Config.ResolveAfter = max(opt.Config.ResolveAfter, Duration(2*opt.Window+10*time.Second))
@@ -79,7 +80,9 @@ func New(opt Options) (*Alerter, error) {
 	a := &Alerter{opt: opt, events: make(chan event, seen), detector: newDetector(), box: box, wake: map[string]chan struct{}{}}
 	box.Incidents.c, box.Incidents.emit = opt.Config, a.emit
 	for _, o := range box.Incidents.Open {
-		o.Seen = opt.now().UTC() // nobody looked meanwhile: it is not over for that
+		if o.Watched == "" { // of a fleet the watcher knows what was meanwhile
+			o.Seen = opt.Now().UTC() // nobody looked: it is not over for that
+		}
 	}
 	for i := range opt.Config.Receivers {
 		a.wake[opt.Config.Receivers[i].Name] = make(chan struct{}, 1)
@@ -121,7 +124,7 @@ func (a *Alerter) put(e event) {
 // emit queues a message, with the lock held.
 func (a *Alerter) emit(kind Kind, o *open) {
 	m := &Message{Schema: Schema, Delivery: strings.ToLower(rand.Text()), Kind: kind, Host: a.opt.Host, At: time.Now().UTC(), Incident: o.Incident, Link: a.link(&o.Incident)}
-	m.Services = slices.Clone(o.Services)
+	m.Services, m.Hosts = slices.Clone(o.Services), slices.Clone(o.Hosts)
 	for _, to := range o.To {
 		a.box.add(to, m)
 	}
@@ -152,7 +155,7 @@ func (a *Alerter) Run(ctx context.Context) {
 		senders.Go(func() { a.sendTo(ctx, &a.opt.Config.Receivers[i]) })
 	}
 	defer senders.Wait()
-	defer a.box.dir.Close()
+	defer a.box.close()
 	a.keep()
 	for {
 		select {
@@ -169,9 +172,12 @@ func (a *Alerter) Run(ctx context.Context) {
 func (a *Alerter) take(e event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if e.report == nil {
+	switch {
+	case e.fleet != nil:
+		a.box.Incidents.fleet(e.at, e.fleet)
+	case e.report == nil:
 		a.box.Incidents.harm(e.at, e.harms)
-	} else {
+	default:
 		a.box.Incidents.window(e.start, e.at, e.report)
 		a.dirty = true
 	}

@@ -44,10 +44,12 @@ type Silence struct {
 
 // Route chooses receivers. A pattern is that of path.Match; what is left out matches all.
 type Route struct {
-	Cause    string   `json:"cause"`
-	Service  string   `json:"service"` // "nginx:8080"
-	Severity Severity `json:"severity"`
-	To       []string `json:"to"`
+	Cause     string   `json:"cause"`
+	Service   string   `json:"service"` // "nginx:8080"
+	Severity  Severity `json:"severity"`
+	Host      string   `json:"host"`      // of a fleet: any of the hosts
+	Component string   `json:"component"` // of a fleet: "dependency 10.0.0.7:3306"
+	To        []string `json:"to"`
 }
 
 // Receiver is one of its kinds.
@@ -191,7 +193,7 @@ func (c *Config) check() error {
 		}
 	}
 	for i, r := range c.Routes {
-		for _, pattern := range []string{r.Cause, r.Service} {
+		for _, pattern := range []string{r.Cause, r.Service, r.Host, r.Component} {
 			if _, err := path.Match(pattern, ""); err != nil {
 				return fmt.Errorf("route %d: %q is no pattern", i+1, pattern)
 			}
@@ -375,7 +377,8 @@ func (c *Config) to(i *Incident) (names []string) {
 		for _, s := range i.Services {
 			services = services || match(r.Service, s.Name)
 		}
-		if match(r.Cause, i.Cause) && services && (r.Severity == "" || r.Severity == i.Severity) {
+		hosts := r.Host == "" || slices.ContainsFunc(i.Hosts, func(host string) bool { return match(r.Host, host) })
+		if match(r.Cause, i.Cause) && services && hosts && match(r.Component, i.Component) && (r.Severity == "" || r.Severity == i.Severity) {
 			return r.To
 		}
 	}

@@ -46,7 +46,7 @@ func alerterMain(at, dir string) {
 		panic(err)
 	}
 	a, err := New(Options{Config: c, Dir: filepath.Join(dir, "state"), Host: "db-1", Page: "http://127.0.0.1:7788/", Say: func(string) {}, firstWait: time.Millisecond, lastWait: 20 * time.Millisecond,
-		now: func() time.Time { return now }})
+		Now: func() time.Time { return now }})
 	if err != nil {
 		panic(err)
 	}

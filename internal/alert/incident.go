@@ -22,6 +22,7 @@ type open struct {
 	Hold  Duration  `json:"hold"`          // how long harm has to be away
 	Fired bool      `json:"fired"`         // its begin was sent
 	To    []string  `json:"to,omitempty"`  // receivers of its begin, and of all that follows
+	followed
 }
 
 // flap is an incident that was over: should it come again soon, that takes longer.
@@ -270,7 +271,7 @@ func (x *incidents) weigh(o *open) (told bool) {
 // expire ends what has been away: before anything new is taken for a part of it.
 func (x *incidents) expire(now time.Time) {
 	x.Open = slices.DeleteFunc(x.Open, func(o *open) bool {
-		if now.Sub(o.Seen) < time.Duration(o.Hold) {
+		if away := now.Sub(o.Seen); away < time.Duration(o.Hold) || o.deaf && away < longestHold {
 			return false
 		}
 		over := o.Seen
@@ -287,8 +288,9 @@ func (x *incidents) expire(now time.Time) {
 // fire begins what has lasted.
 func (x *incidents) fire(now time.Time) {
 	for _, o := range x.Open {
-		if !o.Fired && o.Seen.Sub(o.Began) >= time.Duration(x.c.For) && !x.c.silent(now, o.Severity) {
-			o.Fired, o.To = true, x.c.to(&o.Incident)
+		if !o.Fired && o.Seen.Sub(o.Began) >= time.Duration(x.c.For) && !x.c.silent(now.Local(), o.Severity) {
+			o.Fired, o.To, o.Said, o.Told = true, x.c.to(&o.Incident), o.Component, now
+			o.Labels = labelsOf(&o.Incident)
 			x.emit(Begin, o)
 		}
 	}

@@ -134,7 +134,7 @@ func TestFor(t *testing.T) {
 
 func TestSilentHours(t *testing.T) {
 	c := rules(t, "for: 0s\nsilent: [{days: [thu], from: '22:00', to: '06:00'}]\ncritical: {share: 0.9}\n"+oneHook)
-	night := time.Date(2026, 11, 26, 23, 0, 0, 0, time.UTC) // a Thursday
+	night := time.Date(2026, 11, 26, 23, 0, 0, 0, time.Local) // a Thursday
 	for _, s := range []struct {
 		at   time.Time
 		want bool
@@ -220,7 +220,7 @@ func TestOnceEach(t *testing.T) {
 		now := begin
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(1, 90).Draw(t, "later")) * time.Second)
-			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			switch rapid.IntRange(0, 4).Draw(t, "what") {
 			case 0:
 				x.harm(now, nil)
 			case 1:
@@ -231,7 +231,13 @@ func TestOnceEach(t *testing.T) {
 					list = append(list, id+" cause 80")
 				}
 				x.window(now.Add(-time.Second), now, found(list...))
-			case 3: // killed
+			case 3:
+				var harms []FleetHarm
+				for range rapid.IntRange(0, 2).Draw(t, "harms") {
+					harms = append(harms, harmOf(fmt.Sprint(rapid.IntRange(1, 3).Draw(t, "id")), rapid.SampledFrom([]string{"host a", "host b"}).Draw(t, "component"), now, rapid.SampledFrom([]string{"a", "b"}).Draw(t, "host")))
+				}
+				x.fleet(now, &fleetSecond{harms, map[string]time.Time{"a": now}})
+			case 4: // killed
 				text, err := json.Marshal(x)
 				if err != nil {
 					t.Fatal(err)

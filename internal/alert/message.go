@@ -70,6 +70,15 @@ type Incident struct {
 	Fix        string    `json:"fix,omitempty"`
 	Commands   []string  `json:"commands,omitempty"`
 	Prove      string    `json:"prove,omitempty"`
+	// Of a fleet: what those that suffer have in common, the hosts that they are on (the
+	// first mostHosts of HostCount), and commands by which to go on.
+	Component string   `json:"component,omitempty"`
+	Hosts     []string `json:"hosts,omitempty"`
+	HostCount int      `json:"host_count,omitempty"`
+	Next      []string `json:"next,omitempty"`
+	// Labels are what was known of it at its begin, and stays as it was: receivers know an
+	// alert by its labels.
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // headline says all in a line, whatever the names in it are.
@@ -95,12 +104,36 @@ func (m *Message) summary() string {
 		if m.Ended != nil {
 			lasted = " after " + figure.Seconds(m.Ended.Sub(m.Began).Round(time.Second).Seconds())
 		}
-		return fmt.Sprintf("OVER%s  %s%s on %s", lasted, m.Title, who, m.Host)
+		return fmt.Sprintf("OVER%s  %s%s on %s", lasted, m.Title, who, m.where())
 	case Test:
 		return fmt.Sprintf("TEST  %s on %s", m.Title, m.Host)
 	case Begin, Update:
 	}
-	return fmt.Sprintf("%s  %s%s on %s", word, m.Title, who, m.Host)
+	return fmt.Sprintf("%s  %s%s on %s", word, m.Title, who, m.where())
+}
+
+// where is the host, or how many hosts of a fleet.
+func (m *Message) where() string {
+	switch {
+	case m.HostCount == 1 && len(m.Hosts) == 1:
+		return m.Hosts[0] + " of " + m.Host
+	case m.HostCount > 0:
+		return figure.Count(m.HostCount) + " hosts of " + m.Host
+	}
+	return m.Host
+}
+
+// labelsOf are the labels of a fleet's incident: its component and its hosts.
+func labelsOf(i *Incident) map[string]string {
+	if i.Component == "" {
+		return nil
+	}
+	const most = 8
+	hosts := strings.Join(i.Hosts[:min(len(i.Hosts), most)], ",")
+	if more := i.HostCount - most; more > 0 {
+		hosts += fmt.Sprintf(" and %d more", more)
+	}
+	return map[string]string{"component": printable.Text(i.Component), "hosts": printable.Text(hosts)}
 }
 
 // details are the lines below the headline.
@@ -123,6 +156,12 @@ func (m *Message) details() []string {
 		for _, c := range m.Commands {
 			add("fix: %s", c)
 		}
+		for _, c := range m.Next {
+			add("next: %s", c)
+		}
+	}
+	if len(m.Hosts) > 1 {
+		add("hosts: %s", strings.Join(m.Hosts, ", "))
 	}
 	if m.Link != "" {
 		add("%s", m.Link)

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/slowray/slowray/internal/safefile"
@@ -44,7 +46,8 @@ type Counts struct {
 
 // outbox keeps the state in a directory of slowray's own.
 type outbox struct {
-	dir *safefile.Dir
+	dir  *safefile.Dir
+	lock *os.File // on it
 	state
 }
 
@@ -54,13 +57,37 @@ func openOutbox(name string) (*outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &outbox{dir: dir, state: state{Waiting: map[string][]*Message{}, Counts: map[string]*Counts{}}}
-	err = b.read()
+	lock, err := lockDir(dir)
 	if err != nil {
 		dir.Close()
 		return nil, err
 	}
+	b := &outbox{dir: dir, lock: lock, state: state{Waiting: map[string][]*Message{}, Counts: map[string]*Counts{}}}
+	err = b.read()
+	if err != nil {
+		b.close()
+		return nil, err
+	}
 	return b, nil
+}
+
+// lockDir keeps the directory for this process, for as long as it lives: of two the one
+// would overwrite what the other has told.
+func lockDir(dir *safefile.Dir) (*os.File, error) {
+	f, err := dir.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("another slowray sends alerts from %s: %w", dir.Path(), err)
+	}
+	return f, nil
+}
+
+func (b *outbox) close() {
+	b.lock.Close()
+	b.dir.Close()
 }
 
 func (b *outbox) read() error {

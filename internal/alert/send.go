@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -123,12 +124,16 @@ const (
 // end, whatever becomes known meanwhile: by them it is one.
 func alertmanagerBody(m *Message, now time.Time) any {
 	labels := map[string]string{"alertname": "slowray", "incident": m.ID, "instance": m.Host}
+	maps.Copy(labels, m.Labels)
 	if m.Kind == Test {
 		labels["alertname"] = "slowray-test"
 	}
 	annotations := map[string]string{"summary": m.headline(), "description": strings.Join(m.details(), "\n"), "severity": string(m.Severity)}
 	if m.Cause != "" {
 		annotations["cause"] = m.Cause
+	}
+	if len(m.Hosts) > 0 {
+		annotations["hosts"] = strings.Join(m.Hosts, ", ")
 	}
 	alert := map[string]any{"labels": labels, "annotations": annotations, "startsAt": m.Began.Format(time.RFC3339Nano)}
 	if m.Kind == End {

@@ -30,6 +30,9 @@ type Checkup struct {
 	Kubernetes []observe.KubeSource `json:"kubernetes,omitempty"`
 	Causes     Causes               `json:"causes"`
 	Price      Price                `json:"price"`
+	// Running is other slowray processes that have programs in the kernel now, and what
+	// they take; empty where there are none.
+	Running []Running `json:"running,omitempty"`
 }
 
 // Host is where slowray runs.
@@ -138,6 +141,7 @@ func (c *Checkup) watch(ctx context.Context, window time.Duration, pods *kube.Ku
 		c.Price.Because = err.Error()
 	}
 	defer counted.close()
+	others := lookRunning()
 	before := ownCPU()
 	opt := watch.Options{For: window, Kube: pods, Progress: func(elapsed time.Duration) {
 		// The programs are gone when the window is over: the last look counts.
@@ -149,6 +153,10 @@ func (c *Checkup) watch(ctx context.Context, window time.Duration, pods *kube.Ku
 	if err != nil {
 		return nil, fmt.Errorf("doctor: %w", err)
 	}
+	c.Running = others.since(func() time.Duration {
+		took, _ := countSelf(ctx) // where that fails the part says why
+		return took
+	})
 	seconds := max(o.Window.Seconds, 0.001)
 	c.Price.CPUShare = (ownCPU() - before).Seconds() / seconds
 	c.Price.Readers = make([]Reader, 0, len(costs))

@@ -204,33 +204,40 @@ func tryInterpreters(context.Context) ([]string, error) {
 }
 
 func tryTracepoint(ctx context.Context) ([]string, error) {
-	return nil, watchFunction(ctx, function.Options{Target: "kernel", Symbols: []string{"tracepoint:sched:sched_process_exec"}})
+	_, err := watchFunction(ctx, function.Options{Target: "kernel", Symbols: []string{"tracepoint:sched:sched_process_exec"}})
+	return nil, err
 }
 
 func tryFunction(ctx context.Context) ([]string, error) {
-	path, err := self()
-	if err != nil {
-		return nil, fmt.Errorf("find this program: %w", err)
-	}
-	// Only counted, in a program that is there for sure: this one.
-	return nil, watchFunction(ctx, function.Options{Target: path, PID: os.Getpid(), Symbols: []string{"main.main"}, CountOnly: true})
+	_, err := countSelf(ctx)
+	return nil, err
 }
 
-// watchFunction attaches and detaches.
-func watchFunction(ctx context.Context, opt function.Options) error {
+// countSelf counts calls in a program that is there for sure, this one, and says what a
+// hit of a probe takes.
+func countSelf(ctx context.Context) (perHit time.Duration, err error) {
+	path, err := self()
+	if err != nil {
+		return 0, fmt.Errorf("find this program: %w", err)
+	}
+	return watchFunction(ctx, function.Options{Target: path, PID: os.Getpid(), Symbols: []string{"main.main"}, CountOnly: true})
+}
+
+// watchFunction attaches and detaches, and says what a hit takes.
+func watchFunction(ctx context.Context, opt function.Options) (perHit time.Duration, err error) {
 	opt.MaxRate = 100_000
 	plan, err := function.Prepare(ctx, opt)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer plan.Close()
 	if functions, _ := plan.Size(); functions == 0 {
-		return errors.New("nothing to watch was found")
+		return 0, errors.New("nothing to watch was found")
 	}
 	t, err := function.Start(plan)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	t.Close()
-	return nil
+	return t.PerHit(), nil
 }

@@ -80,6 +80,7 @@ func (c *Checkup) Text(out io.Writer, width int) error {
 	}
 	b.WriteString("\n")
 	c.price(b)
+	c.running(b)
 	_, err := io.WriteString(out, printable.Fold(b.String(), width))
 	return err
 }

@@ -80,7 +80,7 @@ service:
 		}
 		stop()
 		s, _ := x.PushStats()
-		if s.Dropped != [3]uint64{} {
+		if s.Dropped != [numSignals]uint64{} {
 			t.Errorf("%s: dropped %v: %s", url, s.Dropped, s.Last)
 		}
 		text, err := os.ReadFile(out)

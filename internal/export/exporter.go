@@ -19,10 +19,13 @@ type Options struct {
 	// the others are summed up. Default 250, at most 10,000.
 	Endpoints int
 	// Idle is after how long without traffic a series ends. Default 15 min.
-	Idle    time.Duration
-	Version string // of slowray
-	Host    string // its name
-	Now     func() time.Time
+	Idle time.Duration
+	// Conventions adds metrics by the names of OpenTelemetry's conventions to what is
+	// pushed: services that have them of their own would have them twice.
+	Conventions bool
+	Version     string // of slowray
+	Host        string // its name
+	Now         func() time.Time
 	// Status, if set, tells what the recorder did and costs. It must not wait.
 	Status func() record.Status
 	// Targets, if set, tells how far what is recorded was sent elsewhere. It must
@@ -105,6 +108,9 @@ func (x *Exporter) add(s *store.Second) {
 
 	to.mu.Lock()
 	to.sums.add(&s.Endpoint)
+	if x.opt.Conventions {
+		to.sums.addHTTP(&s.Endpoint)
+	}
 	to.mu.Unlock()
 }
 

@@ -82,10 +82,17 @@ func (x *Exporter) metrics() iter.Seq2[proto.Message, int] {
 			for _, s := range part {
 				m.endpoint(s)
 			}
-			if !yield(&metricspb.MetricsData{ResourceMetrics: []*metricspb.ResourceMetrics{{
+			data := &metricspb.MetricsData{ResourceMetrics: []*metricspb.ResourceMetrics{{
 				Resource:     x.itself(),
 				ScopeMetrics: []*metricspb.ScopeMetrics{{Scope: x.scope(), Metrics: m.list()}},
-			}}}, m.points) {
+			}}}
+			for _, s := range part {
+				if r, points := x.conventional(s, m.now); r != nil {
+					data.ResourceMetrics = append(data.ResourceMetrics, r)
+					m.points += points
+				}
+			}
+			if !yield(data, m.points) {
 				return
 			}
 		}

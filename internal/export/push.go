@@ -9,9 +9,12 @@ import (
 	"sync"
 	"time"
 
+	profilespb "go.opentelemetry.io/proto/otlp/profiles/v1development"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/flame"
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/record"
 	"github.com/slowray/slowray/internal/store"
 )
@@ -23,6 +26,8 @@ type PushOptions struct {
 	URL     string
 	Headers string        // as of OTEL_EXPORTER_OTLP_HEADERS: key=value,key=value, percent-encoded
 	Every   time.Duration // how often metrics are sent; default 15 s
+	// Profiles sends what uses the CPU and what waits, too: a signal in development.
+	Profiles bool
 	// Say, if set, is called when sending begins to fail and when it works again.
 	Say func(message string)
 
@@ -40,6 +45,7 @@ const (
 	// oldest give way.
 	requestBatch, requestQueue = 256, 2048
 	findingBatch, findingQueue = 128, 512
+	profileQueue               = 4 // windows
 )
 
 // signal is a kind of data that is sent.
@@ -50,17 +56,18 @@ const (
 	requestSignal signal = iota // slow and failed requests, as spans
 	findingSignal               // beginnings and ends of findings, as log records
 	metricSignal
+	profileSignal // in development
 	numSignals
 )
 
-func (s signal) String() string { return [...]string{"requests", "findings", "metrics"}[s] }
+func (s signal) String() string { return [...]string{"requests", "findings", "metrics", "profiles"}[s] }
 
 // PushStats is what was sent, and what was not.
 type PushStats struct {
-	Sent    [3]uint64 // requests, findings and points of metrics that were taken
-	Dropped [3]uint64 // of those: no room in the queue, or refused
-	Failed  uint64    // attempts to send
-	Last    string    // error, "" when the last attempts were well
+	Sent    [numSignals]uint64 // requests, findings, points of metrics and profiles that were taken
+	Dropped [numSignals]uint64 // of those: no room in the queue, or refused
+	Failed  uint64             // attempts to send
+	Last    string             // error, "" when the last attempts were well
 }
 
 // pusher sends what an Exporter sees. What it cannot get rid of it drops.
@@ -73,6 +80,7 @@ type pusher struct {
 	mu       sync.Mutex
 	requests ring[store.Request]
 	findings ring[foundAt]
+	profiles ring[windowProfile]
 	stats    PushStats
 	failing  [numSignals]string // why the last attempt failed, by signal
 }
@@ -83,6 +91,12 @@ type foundAt struct {
 	at      time.Time
 	ended   bool
 	windows int
+}
+
+// windowProfile is the profiles of a window.
+type windowProfile struct {
+	data  *profilespb.ProfilesData
+	count int
 }
 
 // CheckURL says what is wrong with the URL of a collector, before anything begins.
@@ -108,7 +122,7 @@ func (x *Exporter) Push(opt PushOptions) (run func(context.Context), err error) 
 		opt.Say = func(string) {}
 	}
 	p := &pusher{opt: opt, x: x, wire: w, self: os.Getpid()}
-	p.requests.limit, p.findings.limit = requestQueue, findingQueue
+	p.requests.limit, p.findings.limit, p.profiles.limit = requestQueue, findingQueue, profileQueue
 	if !x.push.CompareAndSwap(nil, p) {
 		return nil, fmt.Errorf("otlp: %s: something is sent elsewhere already", w)
 	}
@@ -136,10 +150,24 @@ func (p *pusher) request(r *store.Request) {
 	p.stats.Dropped[requestSignal] += p.requests.put(*r)
 }
 
-// window queues the findings that begin or end with a window.
+// window queues the findings that begin or end with a window, and its profiles.
 func (p *pusher) window(w *record.Window) {
+	var profile windowProfile
+	if o := w.Observation; p.opt.Profiles && o != nil {
+		who := map[int]observe.Identity{}
+		for i := range o.Processes {
+			who[o.Processes[i].PID] = observe.Identity{Container: o.Processes[i].Container, Unit: o.Processes[i].Unit}
+		}
+		profile.data, profile.count = p.x.profiles([]*observe.Stacks{flame.FromProfile(o.Profile, o.Window), flame.FromWaits(o.Waits, o.Window)}, who)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if profile.data != nil {
+		if p.profiles.n == p.profiles.limit {
+			p.stats.Dropped[profileSignal] += uint64(p.profiles.first(1)[0].count)
+		}
+		p.profiles.put(profile)
+	}
 	for i := range w.Findings {
 		f := &w.Findings[i]
 		switch {
@@ -203,6 +231,17 @@ func (p *pusher) send(ctx context.Context, due bool) (retryAfter time.Duration, 
 			break
 		}
 		after, err := p.deliver(ctx, findingSignal, p.x.logs(batch), len(batch))
+		if err != nil {
+			return after, err
+		}
+		take()
+	}
+	for {
+		batch, take := head(p, &p.profiles, 1)
+		if len(batch) == 0 {
+			break
+		}
+		after, err := p.deliver(ctx, profileSignal, batch[0].data, batch[0].count)
 		if err != nil {
 			return after, err
 		}

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/pprofile"
+	"go.opentelemetry.io/collector/pdata/pprofile/pprofileotlp"
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	logspb "go.opentelemetry.io/proto/otlp/logs/v1"
 	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
@@ -43,6 +45,7 @@ type receiver struct {
 	metrics []*metricspb.ResourceMetrics
 	spans   []*tracepb.ResourceSpans
 	logs    []*logspb.ResourceLogs
+	profile []pprofile.Profiles
 }
 
 func newReceiver(t testing.TB) *receiver {
@@ -123,6 +126,10 @@ func (r *receiver) take(path string, body []byte) {
 		var m logspb.LogsData
 		err = proto.Unmarshal(body, &m)
 		r.logs = append(r.logs, m.ResourceLogs...)
+	case "/v1development/profiles", "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export":
+		m := pprofileotlp.NewExportRequest() // the Collector's own reading
+		err = m.UnmarshalProto(body)
+		r.profile = append(r.profile, m.Profiles())
 	default:
 		r.t.Errorf("path %s", path)
 	}
@@ -438,7 +445,7 @@ func TestPushHostile(t *testing.T) {
 	to.does("all of it", func() bool {
 		return len(to.allSpans()) >= len(hostile) && len(to.allLogs()) >= len(hostile) && len(to.metrics) > 0
 	})
-	if s, _ := x.PushStats(); s.Dropped != [3]uint64{} {
+	if s, _ := x.PushStats(); s.Dropped != [numSignals]uint64{} {
 		t.Errorf("dropped %v: %s", s.Dropped, s.Last)
 	}
 	to.mu.Lock()

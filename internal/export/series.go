@@ -118,6 +118,11 @@ type sums struct {
 
 	total, rtt observe.Histogram
 
+	// Only with Options.Conventions.
+	http   observe.Histogram // of total, requests of HTTP
+	isHTTP bool              // some were
+	tls    uint64            // handshakes of TLS
+
 	// Of the last second with traffic: these go up and down.
 	minRTT     int64
 	unfinished uint64

@@ -29,11 +29,12 @@ type wire struct {
 
 // paths of the signals, and the services of gRPC.
 var (
-	wirePaths    = [numSignals]string{requestSignal: "/v1/traces", findingSignal: "/v1/logs", metricSignal: "/v1/metrics"}
+	wirePaths    = [numSignals]string{requestSignal: "/v1/traces", findingSignal: "/v1/logs", metricSignal: "/v1/metrics", profileSignal: "/v1development/profiles"}
 	wireServices = [numSignals]string{
 		requestSignal: "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
 		findingSignal: "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
 		metricSignal:  "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+		profileSignal: "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
 	}
 )
 
@@ -220,7 +221,7 @@ func grpcAnswer(got *http.Response, body []byte) answer {
 	return answer{err: fmt.Errorf("gRPC status %s %s", label(code), bounded(text, 2*maxLabel)), again: grpcRetry[code]}
 }
 
-// partial reads how many items were not taken, and why, out of an answer: all three
+// partial reads how many items were not taken, and why, out of an answer: all
 // kinds have them as fields 1 and 2 of their field 1, partial_success
 // (opentelemetry/proto/collector/*/v1/*_service.proto). An answer that cannot be read
 // tells of none.

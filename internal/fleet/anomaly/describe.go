@@ -32,7 +32,7 @@ func (m *Model) in(e *endpoint, w int) Anomaly {
 	usual := e.usual(g)
 	n := max(float64(f.n), fewest)
 	mean := float64(f.v[Total]) / n
-	a.AddedUS = mean - usual
+	a.AddedUS, a.PerSecond = mean-usual, float64(f.n)/max(float64(f.seconds), 1)
 	a.Part, a.Network = Total, false
 	added := func(sig Signal) float64 {
 		expected := math.Expm1(float64(e.Track[sig].Base)) * partUnit * usual

@@ -48,9 +48,10 @@ type Anomaly struct {
 	Effect float64 `json:"effect"`
 	// AddedUS is the time that is added to each request, µs, and OwnUS what of it is
 	// spent at this endpoint itself: not waiting for endpoints that it calls.
-	AddedUS float64 `json:"added_us"`
-	OwnUS   float64 `json:"own_us"`
-	Network bool    `json:"network"` // most of the effect is on the way between the two ends
+	AddedUS   float64 `json:"added_us"`
+	OwnUS     float64 `json:"own_us"`
+	Network   bool    `json:"network"` // most of the effect is on the way between the two ends
+	PerSecond float64 `json:"-"`       // requests now
 	// Sure is how well the model knows the endpoint, 0 to 1: 0.5 after five minutes
 	// of seconds, 0.9 after a day, nearly 1 after weeks.
 	Sure float64 `json:"sure"`

@@ -88,6 +88,13 @@ func (s *seen) addUp(ctx context.Context, a fleet.Archive) error {
 	})
 }
 
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/anomaly"
@@ -260,4 +261,45 @@ func (e *Event) JSON() ([]byte, error) {
 func (e *Event) Stored() (fleet.Event, error) {
 	text, err := json.Marshal(e)
 	return fleet.Event{ID: e.ID, At: e.At, Kind: e.Kind, Text: e.Text, Document: text}, err
+}
+
+// Of is what a report says of an incident: the cause that has its component, else the one
+// that affects most of what is abnormal by it; nil where there is none.
+func (r *Report) Of(i *Incident) *Cause {
+	abnormal := map[fleet.Key]bool{}
+	for j := range i.Endpoints {
+		abnormal[i.Endpoints[j].key()] = true
+	}
+	var best *Cause
+	most := 0
+	for j := range r.Causes {
+		c := &r.Causes[j]
+		n := 0
+		for k := range c.Affected {
+			if abnormal[c.Affected[k].key()] {
+				n++
+			}
+		}
+		if c.Component == i.Component {
+			n += len(abnormal) + 1
+		}
+		if n > most {
+			best, most = c, n
+		}
+	}
+	return best
+}
+
+// Title names what is at fault and what is wrong with it, without the reasons.
+func (c *Cause) Title() string { return strings.TrimSuffix(cmp.Or(c.headline(), c.Text), ".") }
+
+// Told is the finding of the host at fault that tells of the cause; nil where it found
+// none.
+func (c *Cause) Told() *cause.Finding {
+	for i := range c.Findings {
+		if f := &c.Findings[i]; !f.Before && (c.Origin == nil || f.Host == c.Origin.Host && near(&f.Finding, c.Origin)) {
+			return &f.Finding
+		}
+	}
+	return nil
 }

@@ -92,23 +92,24 @@ type Origin struct {
 
 // Endpoint is an abnormal endpoint.
 type Endpoint struct {
-	Host     string  `json:"host"`
-	Service  string  `json:"service"`
-	Side     string  `json:"side"`
-	Addr     string  `json:"addr"`
-	Port     int     `json:"port"`
-	Signal   string  `json:"signal"`
-	Part     string  `json:"part,omitempty"`
-	Value    float64 `json:"value"`
-	Expected float64 `json:"expected"`
-	Unit     string  `json:"unit"`
-	Effect   float64 `json:"effect"`
-	AddedUS  float64 `json:"added_us"`
-	OwnUS    float64 `json:"own_us"`
-	Network  bool    `json:"network"`
-	P        float64 `json:"p"`
-	Since    int64   `json:"since"`
-	Until    int64   `json:"until,omitempty"`
+	Host      string  `json:"host"`
+	Service   string  `json:"service"`
+	Side      string  `json:"side"`
+	Addr      string  `json:"addr"`
+	Port      int     `json:"port"`
+	Signal    string  `json:"signal"`
+	Part      string  `json:"part,omitempty"`
+	Value     float64 `json:"value"`
+	Expected  float64 `json:"expected"`
+	Unit      string  `json:"unit"`
+	Effect    float64 `json:"effect"`
+	AddedUS   float64 `json:"added_us"`
+	OwnUS     float64 `json:"own_us"`
+	Network   bool    `json:"network"`
+	P         float64 `json:"p"`
+	Since     int64   `json:"since"`
+	Until     int64   `json:"until,omitempty"`
+	PerSecond float64 `json:"-"` // requests
 	// Besides is what else is wrong with it, where it is abnormal in several ways at once.
 	Besides []OtherSignal `json:"besides,omitempty"`
 }
@@ -193,6 +194,7 @@ func endpointOf(a *anomaly.Anomaly) Endpoint {
 		e.Part = a.Part.String()
 	}
 	e.Effect, e.AddedUS, e.OwnUS, e.Network, e.P, e.Since, e.Until = a.Effect, a.AddedUS, a.OwnUS, a.Network, a.P, a.Since, a.Until
+	e.PerSecond = a.PerSecond
 	return e
 }
 

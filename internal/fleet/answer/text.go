@@ -274,7 +274,8 @@ func (p *printer) endpoints(list []Endpoint) {
 }
 
 // text is an abnormal endpoint on a line.
-func (e Endpoint) text() string {
+// Who names the endpoint and its host.
+func (e Endpoint) Who() string {
 	if e.Host == "" {
 		e.Host = "all its hosts together"
 	}
@@ -282,10 +283,19 @@ func (e Endpoint) text() string {
 	if e.Side == "called" {
 		text = fmt.Sprintf("%s on %s calls %s", e.Service, e.Host, net.JoinHostPort(e.Addr, strconv.Itoa(e.Port)))
 	}
+	return text
+}
+
+func (e Endpoint) text() string {
 	if e.Signal == "" {
-		return text + ", as usual"
+		return e.Who() + ", as usual"
 	}
-	text += ": " + wrongText(e.Signal, e.Unit, e.Value, e.Expected)
+	return e.Who() + ": " + e.What()
+}
+
+// What says what is wrong with it.
+func (e Endpoint) What() string {
+	text := wrongText(e.Signal, e.Unit, e.Value, e.Expected)
 	if e.Unit == "us" && e.Part != "" {
 		text += ", most of it " + observe.PartName(e.Part)
 	}

@@ -71,13 +71,28 @@ const learnParts = 3
 // Learn learns what is usual from the history before now: sums of five minutes, and the
 // last quarter of an hour second by second where that is not too much.
 func (w *Watcher) Learn(ctx context.Context, now time.Time) error {
+	return w.LearnBefore(ctx, now, now)
+}
+
+// longestWrong is how long something wrong is taken for that at most: after it the model
+// calls it usual, too.
+const longestWrong = 6 * time.Hour
+
+// LearnBefore is Learn for who knows that something is wrong since a time, as after a
+// restart: the quarter of an hour before that is judged, so that it is not learned as usual,
+// and how it began; then what is now. What lies between is left out.
+func (w *Watcher) LearnBefore(ctx context.Context, now, since time.Time) error {
 	end := now.Add(-w.settle).Truncate(time.Second)
 	n, err := population(ctx, w.archive, end.Add(-2*rollUp), end)
 	if err != nil {
 		return err
 	}
+	begin := earlier(end, since)
+	if end.Sub(begin) > longestWrong {
+		begin = end
+	}
 	p := planFor(n, 0)
-	from := end.Add(-lead).Truncate(10 * time.Second)
+	from := begin.Add(-lead).Truncate(10 * time.Second)
 	warm := func(part float64, from, to time.Time, step time.Duration) error {
 		return w.archive.Points(ctx, fleet.Question{From: from, To: to}, step, func(p *fleet.Point) bool {
 			w.progress(learning, (part+share(p.At, from, to))/learnParts)
@@ -89,12 +104,24 @@ func (w *Watcher) Learn(ctx context.Context, now time.Time) error {
 		return err
 	}
 	w.at = from.Unix()
+	recent := lead
 	if p.step > time.Second {
-		upto := end.Add(-time.Minute).Truncate(p.step)
+		recent = time.Minute
+		upto := begin.Add(-recent).Truncate(p.step)
 		if err := warm(1, from, upto, p.step); err != nil {
 			return err
 		}
 		w.at = upto.Unix()
+	}
+	const onset = 2 * time.Minute
+	if last := end.Add(-recent); begin.Add(onset).Before(last) {
+		shown := w.progress
+		w.progress = func(string, float64) {} // it is of what comes, and never goes back
+		_, err := w.judge(ctx, begin.Add(onset).Unix())
+		if w.progress = shown; err != nil {
+			return err
+		}
+		w.at = last.Unix()
 	}
 	_, err = w.judge(ctx, end.Unix())
 	return err
@@ -111,6 +138,21 @@ func (w *Watcher) Heard() time.Time {
 	}
 	return last.UTC()
 }
+
+// HeardOf is when each host was last heard of, by its own clock.
+func (w *Watcher) HeardOf() map[string]time.Time {
+	heard := make(map[string]time.Time, len(w.Hosts))
+	for i := range w.Hosts {
+		heard[w.Hosts[i].Name] = w.Hosts[i].Last
+	}
+	for host, at := range w.Newest {
+		heard[host] = later(heard[host], time.Unix(at+1, 0))
+	}
+	return heard
+}
+
+// Judged is up to when all is judged.
+func (w *Watcher) Judged() time.Time { return time.Unix(w.at, 0).UTC() }
 
 // Silent says that no host has been heard of for so long that nothing can be judged.
 func (w *Watcher) Silent(now time.Time) bool { return w.Heard().Before(now.Add(-w.settle - silence)) }

@@ -112,6 +112,50 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// TestLearnBefore: who begins to watch long after something went wrong, and knows since
+// when, finds it as wrong as before; not when it is over, and not what he knows nothing of.
+func TestLearnBefore(t *testing.T) {
+	world := newWorld(2)
+	world.db = func(_ string, s int64) time.Duration {
+		if s >= 1300 && s < 3900 {
+			return 45 * time.Millisecond
+		}
+		return 0
+	}
+	world.run(4900)
+	for _, c := range []struct {
+		now  int64
+		open bool
+	}{{1500, true}, {2400, true}, {3800, true}, {4800, false}} {
+		last := 0.0
+		w := NewWatcher(world, func(_ string, done float64) {
+			if done < last-0.01 {
+				t.Errorf("at %d: progress goes from %g back to %g", c.now, last, done)
+			}
+			last = done
+		})
+		if err := w.LearnBefore(context.Background(), moment(c.now).Add(w.settle), moment(1302)); err != nil {
+			t.Fatal(err)
+		}
+		open := w.Open()
+		if (len(open) > 0) != c.open {
+			t.Errorf("at %d: %d incidents are open", c.now, len(open))
+		}
+		for _, i := range open {
+			if at := i.Since.Unix() - began; at < 1296 || at > 1310 {
+				t.Errorf("at %d: %s since %d", c.now, i.Text, at)
+			}
+		}
+		if c.open {
+			w.progress = func(string, float64) {}
+			watched(t, w, c.now+1, c.now+60)
+			if len(w.Open()) == 0 {
+				t.Errorf("at %d: it is over a minute later", c.now)
+			}
+		}
+	}
+}
+
 // lingering is an archive to which seconds come together with later ones.
 type lingering struct{ fleet.Archive }
 

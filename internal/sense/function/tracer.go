@@ -128,6 +128,10 @@ func (t *Tracer) start() error {
 	return nil
 }
 
+// PerHit is what a hit takes here, by a program that does nothing; 0 where that could not
+// be measured.
+func (t *Tracer) PerHit() time.Duration { return time.Duration(t.perHit) }
+
 // Close detaches from everything.
 func (t *Tracer) Close() {
 	t.detach()
