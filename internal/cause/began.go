@@ -13,10 +13,11 @@ import (
 func (v *View) Began(f *Finding) *float64 {
 	at, start := v.stake(f), v.Window.Start.UnixNano()
 	var all []burst
+	var hit uint64
 	for _, l := range at {
-		slow, whole := l.slowTimes(start)
+		slow, n, whole := l.slowTimes(start)
 		if !f.Impact.OfTime { // what fails at once, now and then, is none of what is slow
-			whole = whole && l.Errors <= uint64(len(l.Failed))
+			whole, n = whole && l.Errors <= uint64(len(l.Failed)), n+uint64(len(l.Failed))
 			for i := range l.Failed {
 				slow = append(slow, burstOf(&l.Failed[i]))
 			}
@@ -24,12 +25,12 @@ func (v *View) Began(f *Finding) *float64 {
 		if !whole {
 			return nil
 		}
-		all = append(all, slow...)
+		all, hit = append(all, slow...), hit+n
 	}
 	if f.firstNS > 0 {
 		all = append(all, burst{start + f.firstNS, start + f.firstNS})
 	}
-	if all = joined(all, 0); len(all) == 0 {
+	if all = joined(all, 0); len(all) == 0 || f.firstNS == 0 && hit < fewInBursts {
 		return nil
 	}
 	into, quiet := round(float64(all[0].from-start)/1e9), 0.0
@@ -53,17 +54,18 @@ func (v *View) Began(f *Finding) *float64 {
 	return &into
 }
 
-// slowTimes is when requests were in progress that took long next to the quickest, like the slowest;
-// whole is false where only some of those are known.
-func (l *ledger) slowTimes(start int64) (times []burst, whole bool) {
+// slowTimes is when requests were in progress that took long next to the quickest, like the slowest, and
+// how many did; whole is false where only some of those are known.
+func (l *ledger) slowTimes(start int64) (times []burst, n uint64, whole bool) {
 	least := max(int64(l.SlowTotalNS()/2), int64(beganSlow*l.Total.Quantile(beganBefore/2)))
 	for i := range l.Slowest {
 		if s := &l.Slowest[i]; s.TotalNS >= least && s.StartNS > 0 {
 			times = append(times, burstOf(s))
 		}
 	}
-	if whole = l.Total.Above(least) <= uint64(len(times)); whole {
-		return times, true
+	n = max(l.Total.Above(least), uint64(len(times)))
+	if n == uint64(len(times)) {
+		return times, n, true
 	}
 	for i, us := range l.LongestUS {
 		if ns := int64(us) * 1000; ns >= least {
@@ -71,7 +73,7 @@ func (l *ledger) slowTimes(start int64) (times []burst, whole bool) {
 			times = append(times, burst{from, from + ns})
 		}
 	}
-	return times, len(l.LongestUS) > 0
+	return times, n, len(l.LongestUS) > 0
 }
 
 // Asked is when the first request came to what a finding is about, in seconds into the

@@ -59,6 +59,9 @@ func TestBegan(t *testing.T) {
 	if at := began(100, 5, slow(5, 6, 7, 9)); at == nil || *at != 5 {
 		t.Errorf("began %v, want 5: nothing was slow for so long later", at)
 	}
+	if at := began(2, 6, nil); at != nil {
+		t.Errorf("began %v: two slow requests may be slow at any time", at)
+	}
 	if at := began(100, 6, func(o *observe.Observation) { o.Endpoints[0].LongestUS = nil }); at != nil {
 		t.Errorf("began %v: of 100 slow requests only the 20 slowest are known", at)
 	}
@@ -73,7 +76,9 @@ func TestBegan(t *testing.T) {
 		t.Errorf("began %v: none was slower than usual", at)
 	}
 	failed := func(o *observe.Observation) {
-		o.Endpoints[0].Failed = []observe.RequestSample{{StartNS: start.UnixNano() + 4e9, TotalNS: ms}}
+		for i := range int64(fewInBursts) {
+			o.Endpoints[0].Failed = append(o.Endpoints[0].Failed, observe.RequestSample{StartNS: start.UnixNano() + 4e9 + i*1e8, TotalNS: ms})
+		}
 	}
 	f.Impact = Impact{Of: "failed requests"}
 	if at := began(0, 6, failed); at == nil || *at != 4 {
