@@ -130,6 +130,9 @@ func (c *whyCmd) runAt(ctx context.Context, s *streams) error {
 	if err != nil {
 		return err
 	}
+	if err := c.complete(ctx, report, windows, c.filter()); err != nil {
+		return err
+	}
 	status := printReport(report, &c.form, s)
 	if c.Save != "" {
 		if err := c.save(o); err != nil {

@@ -3,6 +3,7 @@ package cause
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
@@ -109,8 +110,10 @@ type Finding struct {
 	// Began is when the requests that it is about began to suffer, in seconds into
 	// the window; nil where that was before it or is not known.
 	Began *float64 `json:"began_s,omitempty"`
+	// Since is when it began, where windows that were judged before tell.
+	Since *Since `json:"since,omitempty"`
 	// Asked is when the first request came to it, as View.Asked has it.
-	Asked *float64 `json:"-"`
+	Asked *float64 `json:"asked_s,omitempty"`
 	// Over is set where several windows were judged: the other fields are those
 	// of the worst one, but for the share.
 	Over *observe.Over `json:"over,omitempty"`
@@ -142,6 +145,7 @@ type Finding struct {
 	uncounted bool
 	crew      *crew // a pool that has nothing free
 	held      held  // what waits for what it is about
+	spoils    []end // the services whose losses it accounts for
 	// layer and class are its cause's.
 	layer Layer
 	class Class
@@ -161,6 +165,12 @@ type Subject struct {
 	Path      string `json:"path,omitempty"`      // configuration file with line, socket path, cgroup
 	// Workload is the pod that it is in, in Kubernetes.
 	Workload observe.Workload `json:"workload,omitzero"`
+}
+
+// Since is when something began.
+type Since struct {
+	At     time.Time `json:"at"`
+	Before bool      `json:"before,omitempty"` // it was there then, and nobody knows for how long
 }
 
 // Impact is how much of the trouble the finding explains.

@@ -22,7 +22,8 @@ type findingJSON struct {
 	ConsequenceOf *cause.ID        `json:"consequence_of"`
 	Verdict       cause.Verdict    `json:"verdict"`
 	Onset         float64          `json:"onset"`
-	End           *float64         `json:"end"` // null: still there in the last window
+	Before        bool             `json:"before,omitempty"` // it began before onset: nobody looked right before
+	End           *float64         `json:"end"`              // null: still there in the last window
 	Windows       int              `json:"windows"`
 	Share         float64          `json:"share"`
 	Of            string           `json:"of"`
@@ -96,7 +97,8 @@ func merge(found []store.Finding, spans []timeRange, r timeRange) []*findingJSON
 		id := string(f.Cause) + "\x00" + subjectOf(&f.Subject)
 		m := open[id]
 		if m == nil || at > m.last+1 || f.Start.Sub(m.to) > slack {
-			m = &findingJSON{Onset: unix(diagnose.Onset(&f.Finding, f.Start)), Share: -1, from: f.Start, last: at - 1, Shares: []shareJSON{}}
+			onset, known := diagnose.Onset(&f.Finding, f.Start)
+			m = &findingJSON{Onset: unix(onset), Before: !known && (at == 0 || f.Start.Sub(spans[at-1].to) > slack), Share: -1, from: f.Start, last: at - 1, Shares: []shareJSON{}}
 			open[id] = m
 			all = append(all, m)
 		}
