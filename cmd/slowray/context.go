@@ -48,8 +48,24 @@ func (f *atFlags) complete(ctx context.Context, report *diagnose.Report, windows
 	if err != nil {
 		return err
 	}
-	report.Trace(earlier)
+	report.Trace(earlier, diagnose.Apart)
 	return nil
+}
+
+// recorded looks for the onset of what was found just now in what a recorder on this host found
+// before; it has not judged the window that it is in.
+func (f *atFlags) recorded(report *diagnose.Report) {
+	if len(report.Findings) == 0 {
+		return
+	}
+	r, err := store.OpenReader(f.Dir)
+	if err != nil {
+		return // nobody recorded, or it is not ours to read
+	}
+	defer r.Close()
+	if earlier, err := judgedBefore(r, report.Window.Start); err == nil {
+		report.Trace(earlier, 2*diagnose.Apart)
+	}
 }
 
 // nextTo are the windows right after and before one.

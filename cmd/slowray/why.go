@@ -104,6 +104,7 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 	judging, cancel := afterLook(ctx)
 	defer cancel()
 	r := diagnose.Diagnose(judging, o, diagnose.Live)
+	c.recorded(&r)
 	status := printReport(&r, &c.form, s)
 	if c.Save != "" {
 		if err := c.save(o); err != nil {

@@ -9,13 +9,17 @@ import (
 // Began is when the requests that a finding is about began to suffer, in seconds
 // into the window: the first slow or failed one, or the first look that found threads waiting
 // for what holds them up. It is nil where it began before the window or where that is not known:
-// quick requests must have come before it, for longer than any came later between two slow ones.
+// quick requests must have come before it, for longer than any came later between two slow ones,
+// and the slow ones have most of what it costs: where all requests suffer, some are slower by accident.
 func (v *View) Began(f *Finding) *float64 {
 	at, start := v.stake(f), v.Window.Start.UnixNano()
 	var all []burst
 	var hit uint64
+	var ns float64
 	for _, l := range at {
-		slow, n, whole := l.slowTimes(start)
+		least := l.slowFrom()
+		slow, n, whole := l.slowTimes(start, least)
+		ns += l.timeFrom(least)
 		if !f.Impact.OfTime { // what fails at once, now and then, is none of what is slow
 			whole, n = whole && l.Errors <= uint64(len(l.Failed)), n+uint64(len(l.Failed))
 			for i := range l.Failed {
@@ -26,6 +30,9 @@ func (v *View) Began(f *Finding) *float64 {
 			return nil
 		}
 		all, hit = append(all, slow...), hit+n
+	}
+	if c := f.Impact.Cost; c != nil && f.Impact.OfTime && ns < dominantShare**c*1e9 && len(all) > 0 {
+		return nil
 	}
 	if f.firstNS > 0 {
 		all = append(all, burst{start + f.firstNS, start + f.firstNS})
@@ -54,10 +61,24 @@ func (v *View) Began(f *Finding) *float64 {
 	return &into
 }
 
-// slowTimes is when requests were in progress that took long next to the quickest, like the slowest, and
-// how many did; whole is false where only some of those are known.
-func (l *ledger) slowTimes(start int64) (times []burst, n uint64, whole bool) {
-	least := max(int64(l.SlowTotalNS()/2), int64(beganSlow*l.Total.Quantile(beganBefore/2)))
+// slowFrom is from when on a request is slow, in ns: like the slowest, and next to the quickest.
+func (l *ledger) slowFrom() int64 {
+	return max(int64(l.SlowTotalNS()/2), int64(beganSlow*l.Total.Quantile(beganBefore/2)))
+}
+
+// timeFrom is the time of all requests that took so long, in ns.
+func (l *ledger) timeFrom(least int64) (ns float64) {
+	for t, n := range l.Total.Buckets() {
+		if t >= least {
+			ns += float64(t) * float64(n)
+		}
+	}
+	return ns * max(1, ratio(l.Requests, l.Total.Count())) // each record may stand for several
+}
+
+// slowTimes is when requests were in progress that took so long, and how many did; whole is false
+// where only some of those are known.
+func (l *ledger) slowTimes(start, least int64) (times []burst, n uint64, whole bool) {
 	for i := range l.Slowest {
 		if s := &l.Slowest[i]; s.TotalNS >= least && s.StartNS > 0 {
 			times = append(times, burstOf(s))

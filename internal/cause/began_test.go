@@ -59,6 +59,16 @@ func TestBegan(t *testing.T) {
 	if at := began(100, 5, slow(5, 6, 7, 9)); at == nil || *at != 5 {
 		t.Errorf("began %v, want 5: nothing was slow for so long later", at)
 	}
+	all := 500.0
+	f.Impact = Impact{Of: "the requests' time", OfTime: true, Cost: &all}
+	if at := began(100, 6, nil); at != nil {
+		t.Errorf("began %v: 20 of 500 s are lost in what is slowest", at)
+	}
+	all = 30
+	if at := began(100, 6, nil); at == nil || *at != 6 {
+		t.Errorf("began %v, want 6: 20 of 30 s are lost in what is slowest", at)
+	}
+	f.Impact = Impact{}
 	if at := began(2, 6, nil); at != nil {
 		t.Errorf("began %v: two slow requests may be slow at any time", at)
 	}

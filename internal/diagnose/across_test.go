@@ -168,7 +168,7 @@ func TestTrace(t *testing.T) {
 			}
 		}
 		r := Report{Window: ReportWindow{Start: start, Seconds: 60}, Findings: []cause.Finding{lock, began}}
-		r.Trace(earlier)
+		r.Trace(earlier, Apart)
 		got := ""
 		if s := r.Findings[0].Since; s != nil {
 			if got = s.At.Format(time.TimeOnly); s.Before {

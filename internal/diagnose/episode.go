@@ -46,9 +46,9 @@ func Onset(f *cause.Finding, start time.Time) (at time.Time, known bool) {
 // was in between.
 const Apart = time.Minute
 
-// Trace looks in windows that were judged before, in the order of time, for when those findings of
-// a report began of which its own windows do not tell.
-func (r *Report) Trace(earlier []Judged) {
+// Trace looks in windows that were judged before, in the order of time and no further from each other
+// than apart, for when those findings of a report began of which its own windows do not tell.
+func (r *Report) Trace(earlier []Judged, apart time.Duration) {
 	for i := range r.Findings {
 		f := &r.Findings[i]
 		start, known := Onset(f, r.Window.Start)
@@ -58,7 +58,7 @@ func (r *Report) Trace(earlier []Judged) {
 		if known {
 			continue
 		}
-		since, seen := trace(f, start, earlier)
+		since, seen := trace(f, start, earlier, apart)
 		switch {
 		case f.Over != nil:
 			f.Over.Onset, f.Over.Before = since.At, since.Before
@@ -70,7 +70,7 @@ func (r *Report) Trace(earlier []Judged) {
 
 // trace follows what was there when a window began, or what followed from it, back through those
 // before it; seen is false where none of them has it: then it began at some time of its window.
-func trace(f *cause.Finding, start time.Time, earlier []Judged) (since cause.Since, seen bool) {
+func trace(f *cause.Finding, start time.Time, earlier []Judged, apart time.Duration) (since cause.Since, seen bool) {
 	known := declared(cause.Catalogue())
 	same := func(g cause.Finding) bool { return IdentityOf(&g) == IdentityOf(f) }
 	from := func(g cause.Finding) bool { return mayFollow(&g, known) && follows(&g, f, known) }
@@ -79,7 +79,7 @@ func trace(f *cause.Finding, start time.Time, earlier []Judged) (since cause.Sin
 		if !w.Start.Before(start) {
 			continue
 		}
-		if start.Sub(w.End) > Apart || !since.Before {
+		if start.Sub(w.End) > apart || !since.Before {
 			break
 		}
 		k := slices.IndexFunc(w.Findings, same)
