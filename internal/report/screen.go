@@ -484,7 +484,7 @@ func (p *printer) rest(r *diagnose.Report) {
 		if one := text + p.say(", %d not checked (%s)", n, because); ansi.StringWidth(one+all) <= p.Width {
 			text = one
 		} else {
-			p.line("%s", p.paint(dim, printable.Clause(p.say("%d not checked: %s", n, because), p.Width)))
+			p.twoLines(dim, p.say("%d not checked: %s", n, because))
 		}
 	}
 	p.line("%s", p.paint(dim, text+all))
@@ -499,6 +499,17 @@ func (p *printer) rest(r *diagnose.Report) {
 	}
 	l := &losses[0]
 	p.line("%s", p.paint(yellow, printable.Clause(p.text(l.Label())+p.say(": %s %s", figure.Count(l.Count), printable.Text(p.numbered(l))), p.Width-ansi.StringWidth(more))+more))
+}
+
+// twoLines writes a text that may take as many, and is cut where it needs more.
+func (p *printer) twoLines(c color, text string) {
+	lines := printable.Wrap(text, p.Width)
+	if len(lines) > 2 {
+		lines = []string{lines[0], printable.Clause(strings.Join(lines[1:], " "), p.Width)}
+	}
+	for _, l := range lines {
+		p.line("%s", p.paint(c, l))
+	}
 }
 
 // numbered is what is missing, in the singular where it is one: "stack of CPU samples …".
