@@ -108,8 +108,29 @@ func (r *Report) Explain(next *Report) {
 	}
 	unnamed := func(e Excluded) bool { return named[e.Cause] }
 	r.RuledOut, r.NotChecked = slices.DeleteFunc(r.RuledOut, unnamed), slices.DeleteFunc(r.NotChecked, unnamed)
-	rooted(r.Findings)
+	r.settle()
 	r.Findings = rank(r.Findings, cause.Catalogue())
+}
+
+// settle ends what a cause that another window tells changes: what suffered from an unknown cause
+// no longer does, and what followed from a consequence follows from its root.
+func (r *Report) settle() {
+	known := func(f cause.Finding) bool { return f.Cause == cause.Unexplained && f.Role == cause.RoleConsequence }
+	r.Account.Victims = slices.Clone(r.Account.Victims)
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if !known(*f) || f.Impact.Cost == nil {
+			continue
+		}
+		for j := range r.Account.Victims {
+			if x := &r.Account.Victims[j]; x.NetNS == f.Subject.NetNS && x.Port == f.Subject.Port {
+				more := min(*f.Impact.Cost, x.Lost-x.Explained)
+				x.Explained, r.Account.Explained = x.Explained+more, r.Account.Explained+more
+			}
+		}
+	}
+	r.Findings = slices.DeleteFunc(r.Findings, known)
+	rooted(r.Findings)
 }
 
 // end is when the window of a report ended.

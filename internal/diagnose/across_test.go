@@ -53,6 +53,9 @@ func TestOneFaultOfThreeWindows(t *testing.T) {
 	if into := o.Onset.Sub(all[0].Window.Start).Seconds(); o.Before || into < 20 || into > 22 {
 		t.Errorf("from %+v, want 21 s into the first window, when the first request came", o)
 	}
+	if a := r.Account; a.Explained < 0.9*a.Lost || slices.Contains(got, "unexplained of mariadb-lock-wait") {
+		t.Errorf("%.0f of %.0f s explained, %q: nothing of it is unknown", a.Explained, a.Lost, got)
+	}
 	alone := judge(all[0])
 	if got := told(&alone); slices.Contains(got, "mariadb-lock-wait") {
 		t.Errorf("%q: the first window by itself knows nothing of the database", got)

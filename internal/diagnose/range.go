@@ -144,7 +144,7 @@ func (r *Range) Report() Report {
 		out.Findings = append(out.Findings, f)
 		found[f.Cause] = true
 	}
-	rooted(out.Findings)
+	out.settle()
 	out.Findings = rank(out.Findings, catalogue)
 	told := map[cause.ID]bool{}
 	for i := range catalogue {
