@@ -3,7 +3,6 @@ package cause
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
@@ -111,7 +110,7 @@ type Finding struct {
 	// the window; nil where that was before it or is not known.
 	Began *float64 `json:"began_s,omitempty"`
 	// Since is when it began, where windows that were judged before tell.
-	Since *Since `json:"since,omitempty"`
+	Since *observe.Since `json:"since,omitempty"`
 	// Asked is when the first request came to it, as View.Asked has it.
 	Asked *float64 `json:"asked_s,omitempty"`
 	// Over is set where several windows were judged: the other fields are those
@@ -165,12 +164,6 @@ type Subject struct {
 	Path      string `json:"path,omitempty"`      // configuration file with line, socket path, cgroup
 	// Workload is the pod that it is in, in Kubernetes.
 	Workload observe.Workload `json:"workload,omitzero"`
-}
-
-// Since is when something began.
-type Since struct {
-	At     time.Time `json:"at"`
-	Before bool      `json:"before,omitempty"` // it was there then, and nobody knows for how long
 }
 
 // Impact is how much of the trouble the finding explains.

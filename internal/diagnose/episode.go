@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // Judged is a window and what was found in it.
@@ -70,11 +71,11 @@ func (r *Report) Trace(earlier []Judged, apart time.Duration) {
 
 // trace follows what was there when a window began, or what followed from it, back through those
 // before it; seen is false where none of them has it: then it began at some time of its window.
-func trace(f *cause.Finding, start time.Time, earlier []Judged, apart time.Duration) (since cause.Since, seen bool) {
+func trace(f *cause.Finding, start time.Time, earlier []Judged, apart time.Duration) (since observe.Since, seen bool) {
 	known := declared(cause.Catalogue())
 	same := func(g cause.Finding) bool { return IdentityOf(&g) == IdentityOf(f) }
 	from := func(g cause.Finding) bool { return mayFollow(&g, known) && follows(&g, f, known) }
-	since = cause.Since{At: start, Before: true}
+	since = observe.Since{At: start, Before: true}
 	for _, w := range slices.Backward(earlier) {
 		if !w.Start.Before(start) {
 			continue
@@ -92,7 +93,7 @@ func trace(f *cause.Finding, start time.Time, earlier []Judged, apart time.Durat
 		}
 		seen, start = true, w.Start
 		at, told := Onset(&w.Findings[k], w.Start)
-		since = cause.Since{At: at, Before: !told}
+		since = observe.Since{At: at, Before: !told}
 	}
 	return since, seen
 }

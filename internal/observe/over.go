@@ -11,3 +11,9 @@ type Over struct {
 	Of      int       `json:"of"`               // windows that were judged
 	Worst   time.Time `json:"worst"`            // the beginning of the window whose figures are reported
 }
+
+// Since is when something began.
+type Since struct {
+	At     time.Time `json:"at"`
+	Before bool      `json:"before,omitempty"` // it was there then, and nobody knows for how long
+}

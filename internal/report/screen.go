@@ -199,9 +199,9 @@ func since(r *diagnose.Report) string {
 	switch {
 	case s != nil:
 	case f.Over != nil:
-		s = &cause.Since{At: f.Over.Onset, Before: f.Over.Before}
+		s = &observe.Since{At: f.Over.Onset, Before: f.Over.Before}
 	case f.Began != nil && !r.Window.Start.IsZero():
-		s = &cause.Since{At: r.Window.Start.Add(time.Duration(*f.Began * float64(time.Second)))}
+		s = &observe.Since{At: r.Window.Start.Add(time.Duration(*f.Began * float64(time.Second)))}
 	default:
 		return ""
 	}
