@@ -104,6 +104,7 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) error {
 	judging, cancel := afterLook(ctx)
 	defer cancel()
 	r := diagnose.Diagnose(judging, o, diagnose.Live)
+	c.recorded(&r)
 	status := printReport(&r, &c.form, s)
 	if c.Save != "" {
 		if err := c.save(o); err != nil {
@@ -128,6 +129,9 @@ func (c *whyCmd) runAt(ctx context.Context, s *streams) error {
 	}
 	report, o, err := judgeWindows(ctx, s, windows, c.filter())
 	if err != nil {
+		return err
+	}
+	if err := c.complete(ctx, report, windows, c.filter()); err != nil {
 		return err
 	}
 	status := printReport(report, &c.form, s)

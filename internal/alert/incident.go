@@ -139,7 +139,8 @@ func (x *incidents) window(start, end time.Time, r *diagnose.Report) {
 		key := keyOf(f)
 		o := cmp.Or(x.known(key), x.adopt(key, f, r, len(met) == 0))
 		if o == nil {
-			o = x.begin(key, diagnose.Onset(f, start))
+			onset, _ := diagnose.Onset(f, start)
+			o = x.begin(key, onset)
 		}
 		if o == nil {
 			continue // too many at once

@@ -126,7 +126,10 @@ func (v *View) Explain(a *Account, findings []Finding) {
 			if x.l == nil {
 				share += v.keptOff(&findings[j], x.o)
 			} else {
-				share += v.claim(&findings[j], x, behind)
+				claim := v.claim(&findings[j], x, behind)
+				if share += claim; claim > 0 {
+					findings[j].spoils = append(findings[j].spoils, end{x.NetNS, x.Port, ""})
+				}
 			}
 		}
 		x.Explained = round(x.Lost * min(share, 1))
@@ -139,6 +142,9 @@ func (v *View) Explain(a *Account, findings []Finding) {
 	}
 	a.Lost, a.Explained = round(a.Lost), round(a.Explained)
 }
+
+// Spoils says that a finding accounts for what requests of a service lost, by its port.
+func (f *Finding) Spoils(s *Subject) bool { return slices.Contains(f.spoils, end{s.NetNS, s.Port, ""}) }
 
 // byCause is the endpoints that lost what a cause costs, and of which nothing but the
 // cause tells that it is lost: all of their requests are slow alike, by what may be their

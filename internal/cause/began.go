@@ -7,46 +7,94 @@ import (
 )
 
 // Began is when the requests that a finding is about began to suffer, in seconds
-// into the window, as far as that tells: the first of the slowest or failed ones that are kept, or the
-// first look that found threads waiting for what holds them up. It is nil where
-// it began before the window or where that is not known.
+// into the window: the first slow or failed one, or the first look that found threads waiting
+// for what holds them up. It is nil where it began before the window or where that is not known:
+// quick requests must have come before it, for longer than any came later between two slow ones,
+// and the slow ones have most of what it costs: where all requests suffer, some are slower by accident.
 func (v *View) Began(f *Finding) *float64 {
-	at := v.stake(f)
-	var first int64 // ns since 1970
+	at, start := v.stake(f), v.Window.Start.UnixNano()
+	var all []burst
+	var hit uint64
+	var ns float64
 	for _, l := range at {
-		for i := range l.Slowest {
-			if s := &l.Slowest[i]; s.TotalNS >= beganSlow*l.Total.Quantile(0.5) && s.StartNS > 0 && (first == 0 || s.StartNS < first) {
-				first = s.StartNS
+		least := l.slowFrom()
+		slow, n, whole := l.slowTimes(start, least)
+		ns += l.timeFrom(least)
+		if !f.Impact.OfTime { // what fails at once, now and then, is none of what is slow
+			whole, n = whole && l.Errors <= uint64(len(l.Failed)), n+uint64(len(l.Failed))
+			for i := range l.Failed {
+				slow = append(slow, burstOf(&l.Failed[i]))
 			}
 		}
-		for i := range l.Failed {
-			if f.Impact.OfTime {
-				break // what fails at once, now and then, is none of it
-			}
-			if s := &l.Failed[i]; s.StartNS > 0 && (first == 0 || s.StartNS < first) {
-				first = s.StartNS
-			}
+		if !whole {
+			return nil
 		}
+		all, hit = append(all, slow...), hit+n
 	}
-	if f.firstNS > 0 && (first == 0 || v.Window.Start.UnixNano()+f.firstNS < first) {
-		first = v.Window.Start.UnixNano() + f.firstNS
-	}
-	into := round(float64(first-v.Window.Start.UnixNano()) / 1e9)
-	if first == 0 || into < beganAfter || into > v.Window.Seconds {
+	if c := f.Impact.Cost; c != nil && f.Impact.OfTime && ns < dominantShare**c*1e9 && len(all) > 0 {
 		return nil
 	}
-	var before, all uint64
+	if f.firstNS > 0 {
+		all = append(all, burst{start + f.firstNS, start + f.firstNS})
+	}
+	if all = joined(all, 0); len(all) == 0 || f.firstNS == 0 && hit < fewInBursts {
+		return nil
+	}
+	into, quiet := round(float64(all[0].from-start)/1e9), 0.0
+	for i := range all[1:] {
+		quiet = max(quiet, float64(all[i+1].from-all[i].to)/1e9)
+	}
+	if into < max(beganAfter, beganQuiet*quiet) || into > v.Window.Seconds {
+		return nil
+	}
+	var before, requests uint64
 	for _, l := range at {
 		for i, n := range l.Arrivals {
-			if all += uint64(n); float64(i)*arrivalSlot < into {
+			if requests += uint64(n); float64(i+1)*arrivalSlot <= into {
 				before += uint64(n)
 			}
 		}
 	}
-	if before == 0 || float64(before) < beganBefore*float64(all) {
+	if before == 0 || float64(before) < beganBefore*float64(requests) {
 		return nil
 	}
 	return &into
+}
+
+// slowFrom is from when on a request is slow, in ns: like the slowest, and next to the quickest.
+func (l *ledger) slowFrom() int64 {
+	return max(int64(l.SlowTotalNS()/2), int64(beganSlow*l.Total.Quantile(beganBefore/2)))
+}
+
+// timeFrom is the time of all requests that took so long, in ns.
+func (l *ledger) timeFrom(least int64) (ns float64) {
+	for t, n := range l.Total.Buckets() {
+		if t >= least {
+			ns += float64(t) * float64(n)
+		}
+	}
+	return ns * max(1, ratio(l.Requests, l.Total.Count())) // each record may stand for several
+}
+
+// slowTimes is when requests were in progress that took so long, and how many did; whole is false
+// where only some of those are known.
+func (l *ledger) slowTimes(start, least int64) (times []burst, n uint64, whole bool) {
+	for i := range l.Slowest {
+		if s := &l.Slowest[i]; s.TotalNS >= least && s.StartNS > 0 {
+			times = append(times, burstOf(s))
+		}
+	}
+	n = max(l.Total.Above(least), uint64(len(times)))
+	if n == uint64(len(times)) {
+		return times, n, true
+	}
+	for i, us := range l.LongestUS {
+		if ns := int64(us) * 1000; ns >= least {
+			from := start + int64(float64(i)*arrivalSlot*1e9)
+			times = append(times, burst{from, from + ns})
+		}
+	}
+	return times, n, len(l.LongestUS) > 0
 }
 
 // Asked is when the first request came to what a finding is about, in seconds into the

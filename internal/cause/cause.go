@@ -109,8 +109,10 @@ type Finding struct {
 	// Began is when the requests that it is about began to suffer, in seconds into
 	// the window; nil where that was before it or is not known.
 	Began *float64 `json:"began_s,omitempty"`
+	// Since is when it began, where windows that were judged before tell.
+	Since *observe.Since `json:"since,omitempty"`
 	// Asked is when the first request came to it, as View.Asked has it.
-	Asked *float64 `json:"-"`
+	Asked *float64 `json:"asked_s,omitempty"`
 	// Over is set where several windows were judged: the other fields are those
 	// of the worst one, but for the share.
 	Over *observe.Over `json:"over,omitempty"`
@@ -142,6 +144,7 @@ type Finding struct {
 	uncounted bool
 	crew      *crew // a pool that has nothing free
 	held      held  // what waits for what it is about
+	spoils    []end // the services whose losses it accounts for
 	// layer and class are its cause's.
 	layer Layer
 	class Class

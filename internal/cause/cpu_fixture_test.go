@@ -285,6 +285,16 @@ var firingOnCPU = []fires{
 		subject: Subject{Kind: "cgroup", PID: appPID, Port: appPort}, minShare: 0.59, fix: "Raise the quota", evidence: "of the requests' time, held back by the quota=180",
 	},
 	{
+		name: "a quota that was lifted before the window ended", cause: &cpuQuotaThrottled,
+		inject: func(o *observe.Observation) {
+			app(o, "app", 1, 2)
+			with(o, appServed().add(100, ms, ms, 0, computed))
+			followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 0.1, observe.ServerThrottled: 0.6, observe.ServerSleep: 0.3})
+			o.Cgroups = []observe.Cgroup{{Path: "/x", Version: 2, PIDs: []int{appPID}, Periods: 100, ThrottledPeriods: 90, ThrottledSeconds: 2}}
+		},
+		subject: Subject{Kind: "cgroup", PID: appPID, Port: appPort}, minShare: 0.59, fix: "The quota is gone by now", evidence: "quota at the end of the window=none: it was lifted",
+	},
+	{
 		name: "each page starts a program", cause: &shortLivedProcessStorm,
 		inject: func(o *observe.Observation) {
 			app(o, "php-fpm8.2", 1, 0)

@@ -28,7 +28,7 @@ func checkCPUQuota(v *View) Result {
 	r := ruledOut("no service runs under a CPU quota")
 	for i := range v.Cgroups {
 		c := &v.Cgroups[i]
-		if c.QuotaCPUs <= 0 || !slices.ContainsFunc(c.PIDs, v.Serving) {
+		if c.QuotaCPUs <= 0 && c.ThrottledPeriods == 0 || !slices.ContainsFunc(c.PIDs, v.Serving) {
 			continue
 		}
 		share := ratio(c.ThrottledPeriods, c.Periods)
@@ -36,18 +36,29 @@ func checkCPUQuota(v *View) Result {
 			continue
 		}
 		if share < throttledShare || c.ThrottledSeconds < throttledSeconds*v.Window.Seconds {
-			r.RuledOut = fmt.Sprintf("%s may use %.3g CPUs and was throttled in %s of its periods", c.Path, c.QuotaCPUs, percent(share))
+			r.RuledOut = fmt.Sprintf("%s may use %s and was throttled in %s of its periods", c.Path, cpusText(c), percent(share))
 			continue
 		}
 		t := v.throttledTime(c)
 		if t.requests > 0 && t.worst == nil {
-			r.RuledOut = fmt.Sprintf("%s may use %.3g CPUs and was throttled in %s of its periods, for %s in all, but no request of it is slow for that: %s",
-				c.Path, c.QuotaCPUs, percent(share), seconds(c.ThrottledSeconds), t.because)
+			r.RuledOut = fmt.Sprintf("%s may use %s and was throttled in %s of its periods, for %s in all, but no request of it is slow for that: %s",
+				c.Path, cpusText(c), percent(share), seconds(c.ThrottledSeconds), t.because)
 			continue
 		}
 		r.Findings = append(r.Findings, quotaFinding(v, c, share, t))
 	}
 	return r
+}
+
+// lifted says that a group was throttled in the window and has no quota at its end.
+func lifted(c *observe.Cgroup) bool { return c.QuotaCPUs <= 0 && c.ThrottledPeriods > 0 }
+
+// cpusText is what a group may use now.
+func cpusText(c *observe.Cgroup) string {
+	if lifted(c) {
+		return "all CPUs by now"
+	}
+	return fmt.Sprintf("%.3g CPUs", c.QuotaCPUs)
 }
 
 // podOfLimit says that a group is a pod's, whose quota is the sum of those of its containers
@@ -178,6 +189,11 @@ func quotaFinding(v *View, c *observe.Cgroup, share float64, t throttledTime) Fi
 			Evidence{Fact: "of the requests' time, held back by the quota", Value: round(t.ns / 1e6), Limit: round(whole / 1e6), Unit: "ms", Source: recorded + ", cpu.stat"})
 	}
 	want := v.wantedCPUs(c)
+	if lifted(c) {
+		f.Evidence[2] = Evidence{Fact: "quota at the end of the window", Value: "none: it was lifted", Source: "cpu.max, cpu.cfs_quota_us"}
+		f.Fix.Text = fmt.Sprintf("The quota is gone by now. One of %.3g CPUs would be enough.", want)
+		return f
+	}
 	f.Fix.Text = fmt.Sprintf("Raise the quota from %.3g to %.3g CPUs.", c.QuotaCPUs, want)
 	h := v.holderOfGroup(c)
 	h.raise(&f.Fix, c.QuotaFile, quotaText(c, want), cpuSetting(want))

@@ -215,20 +215,49 @@ func (v *View) lacksCPUWithin(l *ledger, share float64, hops int) bool {
 	})
 }
 
-// idleWhile is the idle share of the CPUs, each part of the window counted by
-// the requests that began in it: a load may last for a part of it only.
+// idleWhile is the idle share of the CPUs, each part of the window counted by the requests
+// that were under way in it: a load may last for a part of it only, and so may what holds it up.
 func (v *View) idleWhile(l *ledger) (share float64, ok bool) {
 	var idle, all float64
-	slot := 0
+	slot, underWay := 0, l.underWay()
 	for _, span := range v.Use.Course {
 		var requests float64
-		for ; slot < len(l.Arrivals) && (float64(slot)+0.5)*arrivalSlot < span.Seconds; slot++ {
-			requests += float64(l.Arrivals[slot])
+		for ; slot < len(underWay) && (float64(slot)+0.5)*arrivalSlot < span.Seconds; slot++ {
+			requests += underWay[slot]
 		}
 		idle += requests * ratio(span.Idle, span.Busy+span.Idle)
 		all += requests
 	}
 	return ratio(idle, all), all > 0
+}
+
+// underWay is the time of the requests in each slot of the window, in s, if all that came in one took
+// as long as the longest of them; where nobody took long, how many came.
+func (l *ledger) underWay() []float64 {
+	out := make([]float64, len(l.Arrivals))
+	more := make([]float64, len(l.Arrivals)+1) // in each slot than in the one before, over all of it
+	for i, n := range l.Arrivals {
+		requests := float64(n)
+		if len(l.LongestUS) != len(l.Arrivals) {
+			out[i] = requests
+			continue
+		}
+		whole, rest := math.Modf(float64(l.LongestUS[i]) / 1e6 / arrivalSlot)
+		end := min(i+int(whole), len(out))
+		more[i] += requests * arrivalSlot
+		more[end] -= requests * arrivalSlot
+		if end < len(out) {
+			out[end] += requests * rest * arrivalSlot
+		}
+	}
+	if len(l.LongestUS) == len(l.Arrivals) {
+		sum := 0.0
+		for i := range out {
+			sum += more[i]
+			out[i] += max(sum, 0)
+		}
+	}
+	return out
 }
 
 // judged is what a check came to on one endpoint: a finding, or why there is

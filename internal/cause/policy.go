@@ -61,7 +61,8 @@ const (
 const (
 	beganAfter  = 1.0 // s into the window: what was slow from its beginning began before
 	beganBefore = 0.1 // of the requests came before it, and were quick
-	beganSlow   = 2   // times the median
+	beganSlow   = 2.0 // times the quick ones of them
+	beganQuiet  = 2   // times the longest time between two slow ones after it
 )
 
 // Requests: application_wait.go.

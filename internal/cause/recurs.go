@@ -1,8 +1,11 @@
 package cause
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // Recurs adds to a finding when the slow requests that it is about were hit, where that
@@ -24,9 +27,21 @@ func (v *View) Recurs(f *Finding) {
 }
 
 // burst is a time in which slow requests were in progress, ns since 1970.
-type burst struct {
-	from, to int64
-	requests int
+type burst struct{ from, to int64 }
+
+func burstOf(s *observe.RequestSample) burst { return burst{s.StartNS, s.StartNS + s.TotalNS} }
+
+// joined makes one of bursts that are no more than gap ns apart, in their order.
+func joined(all []burst, gap int64) (list []burst) {
+	slices.SortFunc(all, func(a, b burst) int { return cmp.Compare(a.from, b.from) })
+	for _, b := range all {
+		if n := len(list); n > 0 && b.from <= list[n-1].to+gap {
+			list[n-1].to = max(list[n-1].to, b.to)
+			continue
+		}
+		list = append(list, b)
+	}
+	return list
 }
 
 // bursts tells when the slowest requests of an endpoint were in progress; empty where they
@@ -38,28 +53,19 @@ func (l *ledger) bursts(start int64, window float64) string {
 	seen := 0
 	for i := range l.Slowest {
 		if s := &l.Slowest[i]; s.TotalNS > least && len(l.LongestUS) == 0 {
-			all = append(all, burst{s.StartNS, s.StartNS + s.TotalNS, 1})
+			all = append(all, burstOf(s))
 			seen++
 		}
 	}
 	for i, us := range l.LongestUS { // of all slow requests, not of the slowest
 		if ns := int64(us) * 1000; ns > least {
 			from := start + int64(float64(i)*arrivalSlot*1e9)
-			all = append(all, burst{from, from + ns, 1})
+			all = append(all, burst{from, from + ns})
 			seen = int(l.Total.Above(least))
 		}
 	}
-	slices.SortFunc(all, func(a, b burst) int { return int(a.from - b.from) })
-	var list []burst
+	list := joined(all, burstGap)
 	var taken float64
-	for _, b := range all {
-		if n := len(list); n > 0 && b.from <= list[n-1].to+burstGap {
-			list[n-1].to = max(list[n-1].to, b.to)
-			list[n-1].requests += b.requests
-			continue
-		}
-		list = append(list, b)
-	}
 	var longest int64
 	came := 0.0
 	for _, b := range list {

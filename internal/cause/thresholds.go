@@ -32,6 +32,7 @@ var thresholds = map[string]any{
 	"beganAfter":        float64(beganAfter),
 	"beganBefore":       float64(beganBefore),
 	"beganSlow":         float64(beganSlow),
+	"beganQuiet":        float64(beganQuiet),
 	"unreadTime":        float64(unreadTime),
 	"unreadBusy":        float64(unreadBusy),
 	"aloneOnCPU":        float64(aloneOnCPU),

@@ -6,21 +6,13 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // Judged is a window and what was found in it.
 type Judged struct {
 	Start, End time.Time
 	Findings   []cause.Finding
-}
-
-// Episode is a cause on a subject over windows next to each other: one finding.
-type Episode struct {
-	cause.Finding           // of the window where it weighs most
-	Onset         time.Time // when it began in the first window that has it, or the beginning of that
-	End           time.Time // the end of the last one
-	Windows       int       // that have it
-	Last          int       // which window was the last one, by its place in the list
 }
 
 // Identity says which findings of different windows are one: those of equal
@@ -42,12 +34,12 @@ func IdentityOf(f *cause.Finding) Identity {
 
 // Onset is when a finding of a window that begins at start began: no later than then where
 // that is not known, and not before anybody asked.
-func Onset(f *cause.Finding, start time.Time) time.Time {
+func Onset(f *cause.Finding, start time.Time) (at time.Time, known bool) {
 	into := cmp.Or(f.Began, f.Asked)
 	if into == nil {
-		return start
+		return start, false
 	}
-	return start.Add(time.Duration(*into * float64(time.Second)))
+	return start.Add(time.Duration(*into * float64(time.Second))), true
 }
 
 // Apart is how much time may pass between two windows that are next to each
@@ -55,35 +47,53 @@ func Onset(f *cause.Finding, start time.Time) time.Time {
 // was in between.
 const Apart = time.Minute
 
-// Episodes joins the findings of windows, which are given in the order of time:
-// the same cause on the same subject in windows next to each other is one. They
-// are in the order of their onset, and then of their weight.
-func Episodes(windows []Judged) []Episode {
-	var all []Episode
-	open := map[Identity]int{} // episode
-	for w := range windows {
-		if w > 0 && windows[w].Start.Sub(windows[w-1].End) > Apart {
-			clear(open)
+// Trace looks in windows that were judged before, in the order of time and no further from each other
+// than apart, for when those findings of a report began of which its own windows do not tell.
+func (r *Report) Trace(earlier []Judged, apart time.Duration) {
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		start, known := Onset(f, r.Window.Start)
+		if o := f.Over; o != nil {
+			start, known = o.Onset, !o.Before
 		}
-		for i := range windows[w].Findings {
-			f := &windows[w].Findings[i]
-			at, known := open[IdentityOf(f)]
-			if !known || all[at].Last < w-1 {
-				open[IdentityOf(f)] = len(all)
-				all = append(all, Episode{Finding: *f, Onset: Onset(f, windows[w].Start), End: windows[w].End, Windows: 1, Last: w})
-				continue
-			}
-			e := &all[at]
-			if e.Last < w {
-				e.Windows, e.Last, e.End = e.Windows+1, w, windows[w].End
-			}
-			if f.Weight > e.Weight {
-				e.Finding = *f
-			}
+		if known {
+			continue
+		}
+		since, seen := trace(f, start, earlier, apart)
+		switch {
+		case f.Over != nil:
+			f.Over.Onset, f.Over.Before = since.At, since.Before
+		case seen:
+			f.Since = &since
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Episode) int {
-		return cmp.Or(a.Onset.Compare(b.Onset), cmp.Compare(b.Weight, a.Weight))
-	})
-	return all
+}
+
+// trace follows what was there when a window began, or what followed from it, back through those
+// before it; seen is false where none of them has it: then it began at some time of its window.
+func trace(f *cause.Finding, start time.Time, earlier []Judged, apart time.Duration) (since observe.Since, seen bool) {
+	known := declared(cause.Catalogue())
+	same := func(g cause.Finding) bool { return IdentityOf(&g) == IdentityOf(f) }
+	from := func(g cause.Finding) bool { return mayFollow(&g, known) && follows(&g, f, known) }
+	since = observe.Since{At: start, Before: true}
+	for _, w := range slices.Backward(earlier) {
+		if !w.Start.Before(start) {
+			continue
+		}
+		if start.Sub(w.End) > apart || !since.Before {
+			break
+		}
+		k := slices.IndexFunc(w.Findings, same)
+		if k < 0 {
+			k = slices.IndexFunc(w.Findings, from)
+		}
+		if k < 0 {
+			since.Before = false
+			break
+		}
+		seen, start = true, w.Start
+		at, told := Onset(&w.Findings[k], w.Start)
+		since = observe.Since{At: at, Before: !told}
+	}
+	return since, seen
 }

@@ -27,6 +27,7 @@ type Range struct {
 	windows  int
 	from, to time.Time
 	findings map[Identity]*overWindows
+	order    []*overWindows // the same, as they were found
 	account  cause.Account
 	ruledOut map[string]string // by cause: why, as the last window has it
 	checked  map[Excluded]bool // what could not be checked, of any window
@@ -42,7 +43,7 @@ type Range struct {
 type overWindows struct {
 	worst         cause.Finding
 	over          observe.Over
-	last          int     // the window that had it last
+	first, last   int     // the windows that had it first and last
 	weight, share float64 // times seconds
 	cost          float64 // of all windows that tell it, s
 	priced        bool
@@ -57,7 +58,8 @@ func NewRange() *Range {
 func (r *Range) Add(ctx context.Context, o *observe.Observation, b Bound) {
 	report := Diagnose(ctx, o, b)
 	r.cutShort = cmp.Or(r.cutShort, report.CutShort)
-	end := o.Window.Start.Add(time.Duration(o.Window.Seconds * float64(time.Second)))
+	end := report.end()
+	first := r.windows == 0 || o.Window.Start.Sub(r.to) > Apart
 	if r.windows == 0 {
 		r.from = o.Window.Start
 	}
@@ -65,7 +67,7 @@ func (r *Range) Add(ctx context.Context, o *observe.Observation, b Bound) {
 	r.windows++
 	r.seconds += o.Window.Seconds
 	for i := range report.Findings {
-		r.find(&report.Findings[i], o.Window.Start, end, o.Window.Seconds)
+		r.find(&report.Findings[i], o.Window.Start, end, o.Window.Seconds, first)
 	}
 	r.account.Add(&report.Account)
 	for _, e := range report.RuledOut {
@@ -89,12 +91,14 @@ func (r *Range) Add(ctx context.Context, o *observe.Observation, b Bound) {
 	r.last, r.changes = o, report.Changes
 }
 
-func (r *Range) find(f *cause.Finding, start, end time.Time, seconds float64) {
+// find adds a finding of a window; nobody looked right before the first one.
+func (r *Range) find(f *cause.Finding, start, end time.Time, seconds float64, first bool) {
 	id := IdentityOf(f)
 	g := r.findings[id]
 	if g == nil {
-		g = &overWindows{worst: *f, over: observe.Over{Onset: Onset(f, start), Worst: start}}
-		r.findings[id] = g
+		onset, known := Onset(f, start)
+		g = &overWindows{worst: *f, first: r.windows, over: observe.Over{Onset: onset, Before: first && !known, Worst: start}}
+		r.findings[id], r.order = g, append(r.order, g)
 	}
 	if g.last == r.windows {
 		return // twice in one window
@@ -127,7 +131,7 @@ func (r *Range) Report() Report {
 	out.Changes, out.CutShort = r.changes, r.cutShort
 	catalogue := cause.Catalogue()
 	found := map[cause.ID]bool{}
-	for _, g := range r.findings {
+	for _, g := range r.linked() {
 		f, over := g.worst, g.over
 		over.Of = r.windows
 		f.Over = &over
@@ -140,7 +144,7 @@ func (r *Range) Report() Report {
 		out.Findings = append(out.Findings, f)
 		found[f.Cause] = true
 	}
-	rooted(out.Findings)
+	out.settle()
 	out.Findings = rank(out.Findings, catalogue)
 	told := map[cause.ID]bool{}
 	for i := range catalogue {
@@ -161,19 +165,47 @@ func (r *Range) Report() Report {
 	return out
 }
 
-// rooted makes a finding a cause again where what it follows from is reported only
-// as a consequence itself: each is reported as its own worst window has it.
+// linked are the findings, those that follow from one of the windows next to theirs as such: what
+// they follow from lasted from the first of them to the last.
+func (r *Range) linked() []*overWindows {
+	near := func(f, p *overWindows) bool {
+		return f.first >= p.first-1 && f.last <= p.last+1 && f.over.Onset.Sub(p.over.End) <= Apart && p.over.Onset.Sub(f.over.End) <= Apart
+	}
+	for i, j := range Across(r.order, func(g *overWindows) *cause.Finding { return &g.worst }, near) {
+		if j < 0 {
+			continue
+		}
+		f, p := r.order[i], r.order[j]
+		id := p.worst.Cause
+		f.worst.Role, f.worst.ConsequenceOf = cause.RoleConsequence, &id
+		if f.over.Onset.Before(p.over.Onset) {
+			p.over.Onset, p.over.Before = f.over.Onset, f.over.Before
+		}
+		if f.over.End.After(p.over.End) {
+			p.over.End = f.over.End
+		}
+	}
+	return r.order
+}
+
+// rooted gives a finding what its parent follows from where that is reported only as a
+// consequence itself, and makes it a cause again where nothing is: each is reported as its own
+// worst window has it.
 func rooted(findings []cause.Finding) {
-	roots := map[cause.ID]bool{}
+	roots, follows := map[cause.ID]bool{}, map[cause.ID]*cause.ID{}
 	for i := range findings {
-		if findings[i].Role == cause.RoleCause {
-			roots[findings[i].Cause] = true
+		if f := &findings[i]; f.Role == cause.RoleCause {
+			roots[f.Cause] = true
+		} else if follows[f.Cause] == nil {
+			follows[f.Cause] = f.ConsequenceOf
 		}
 	}
 	for i := range findings {
 		f := &findings[i]
-		if f.ConsequenceOf != nil && !roots[*f.ConsequenceOf] {
-			f.Role, f.ConsequenceOf = cause.RoleCause, nil
+		for hops := 0; f.ConsequenceOf != nil && !roots[*f.ConsequenceOf]; hops++ {
+			if f.ConsequenceOf = follows[*f.ConsequenceOf]; f.ConsequenceOf == nil || hops > len(follows) {
+				f.Role, f.ConsequenceOf = cause.RoleCause, nil
+			}
 		}
 	}
 }

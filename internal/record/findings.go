@@ -22,7 +22,8 @@ func (c *course) add(start, end time.Time, findings []cause.Finding) []Finding {
 	c.open = map[diagnose.Identity]Finding{}
 	var now, over []Finding
 	for i := range findings {
-		f := Finding{Finding: findings[i], Onset: diagnose.Onset(&findings[i], start), Windows: 1, New: true}
+		onset, _ := diagnose.Onset(&findings[i], start)
+		f := Finding{Finding: findings[i], Onset: onset, Windows: 1, New: true}
 		id := diagnose.IdentityOf(&f.Finding)
 		if _, twice := c.open[id]; twice {
 			continue

@@ -152,9 +152,7 @@ func harmText(r *diagnose.Report) string {
 		parts = []string{causesOf(r)[0].Title}
 	}
 	text := who + "  " + strings.Join(parts, ", ")
-	if at, ok := since(r); ok {
-		text += " since " + at.Local().Format("15:04:05")
-	}
+	text += since(r)
 	if more := len(r.Account.Victims) - 1; more > 0 {
 		text += fmt.Sprintf("; and %s", figure.Counted(more, "more service"))
 	}
@@ -194,16 +192,24 @@ func stateOf(e *diagnose.Endpoint) (parts []string) {
 	return parts
 }
 
-// since is when the harm began, where that is known.
-func since(r *diagnose.Report) (time.Time, bool) {
+// since says when the harm began, where that is known.
+func since(r *diagnose.Report) string {
 	f := causesOf(r)[0]
+	s := f.Since
 	switch {
+	case s != nil:
 	case f.Over != nil:
-		return f.Over.Onset, true
+		s = &observe.Since{At: f.Over.Onset, Before: f.Over.Before}
 	case f.Began != nil && !r.Window.Start.IsZero():
-		return r.Window.Start.Add(time.Duration(*f.Began * float64(time.Second))), true
+		s = &observe.Since{At: r.Window.Start.Add(time.Duration(*f.Began * float64(time.Second)))}
+	default:
+		return ""
 	}
-	return time.Time{}, false
+	at := s.At.Local().Format("15:04:05")
+	if s.Before {
+		return " since before " + at
+	}
+	return " since " + at
 }
 
 // healthText sums up the services of a host on which nothing was found.
@@ -304,7 +310,11 @@ func (p *printer) when(r *diagnose.Report, f *cause.Finding) []string {
 		if r.History != nil {
 			day = r.History.From
 		}
-		text = p.say("%s to %s, in %d of %d windows; figures of %s", figure.Until(o.Onset, day), figure.Until(o.End, o.Onset), o.Windows, o.Of, figure.Until(o.Worst, o.Onset))
+		form := "%s to %s, in %d of %d windows; figures of %s"
+		if o.Before {
+			form = "before %s to %s, in %d of %d windows; figures of %s"
+		}
+		text = p.say(form, figure.Until(o.Onset, day), figure.Until(o.End, o.Onset), o.Windows, o.Of, figure.Until(o.Worst, o.Onset))
 	}
 	return p.broken(text)
 }
@@ -492,7 +502,7 @@ func (p *printer) rest(r *diagnose.Report) {
 		if one := text + p.say(", %d not checked (%s)", n, because); ansi.StringWidth(one+all) <= p.Width {
 			text = one
 		} else {
-			p.line("%s", p.paint(dim, printable.Clause(p.say("%d not checked: %s", n, because), p.Width)))
+			p.twoLines(dim, p.say("%d not checked: %s", n, because))
 		}
 	}
 	p.line("%s", p.paint(dim, text+all))
@@ -507,6 +517,17 @@ func (p *printer) rest(r *diagnose.Report) {
 	}
 	l := &losses[0]
 	p.line("%s", p.paint(yellow, printable.Clause(p.text(l.Label())+p.say(": %s %s", figure.Count(l.Count), printable.Text(p.numbered(l))), p.Width-ansi.StringWidth(more))+more))
+}
+
+// twoLines writes a text that may take as many, and is cut where it needs more.
+func (p *printer) twoLines(c color, text string) {
+	lines := printable.Wrap(text, p.Width)
+	if len(lines) > 2 {
+		lines = []string{lines[0], printable.Clause(strings.Join(lines[1:], " "), p.Width)}
+	}
+	for _, l := range lines {
+		p.line("%s", p.paint(c, l))
+	}
 }
 
 // numbered is what is missing, in the singular where it is one: "stack of CPU samples …".

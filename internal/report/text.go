@@ -189,7 +189,11 @@ func (p *printer) finding(n int, f *cause.Finding) {
 
 // overText says in which windows a finding was made.
 func overText(o *observe.Over) string {
-	return fmt.Sprintf("%s to %s, in %d of %d windows; the figures are of the one at %s, the share of all", figure.Moment(o.Onset), figure.Until(o.End, o.Onset), o.Windows, o.Of, figure.Until(o.Worst, o.Onset))
+	form := "%s to %s, in %d of %d windows; the figures are of the one at %s, the share of all"
+	if o.Before {
+		form = "before " + form
+	}
+	return fmt.Sprintf(form, figure.Moment(o.Onset), figure.Until(o.End, o.Onset), o.Windows, o.Of, figure.Until(o.Worst, o.Onset))
 }
 
 func (p *printer) impact(f *cause.Finding) string {

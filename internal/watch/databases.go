@@ -292,4 +292,25 @@ func (d *databases) end(s *session) {
 		s.keep(r.Gaps, r.Losses)
 	})
 	s.lose("requests of databases that were not kept to be joined with their slow logs", d.kept.dropped)
+	d.tellYoung(s)
+}
+
+// tellYoung says which servers began within the window: nothing of them was read.
+func (d *databases) tellYoung(s *session) {
+	byPID := map[int]*observe.Process{}
+	for i := range s.out.Processes {
+		byPID[s.out.Processes[i].PID] = &s.out.Processes[i]
+	}
+	for i := range s.out.Processes {
+		p := &s.out.Processes[i]
+		parent := byPID[p.PPID]
+		if p.StartedAt <= 0 || parent != nil && parent.Name() == p.Name() { // a child has no data of its own
+			continue
+		}
+		_, maria := mariadb.Is(p)
+		_, isRedis := redis.Is(p)
+		if maria || isRedis || postgres.Is(p, parent) || memcached.Is(p) {
+			s.databaseGap(p, "it began during the window, and is read from the next one on")
+		}
+	}
 }

@@ -22,7 +22,9 @@ type findingJSON struct {
 	ConsequenceOf *cause.ID        `json:"consequence_of"`
 	Verdict       cause.Verdict    `json:"verdict"`
 	Onset         float64          `json:"onset"`
-	End           *float64         `json:"end"` // null: still there in the last window
+	Before        bool             `json:"before,omitempty"` // it began before onset: nobody looked right before
+	End           *float64         `json:"end"`              // null: still there in the last window
+	Quiet         *float64         `json:"quiet,omitempty"`  // of such a one: since when no request of its endpoint was answered
 	Windows       int              `json:"windows"`
 	Share         float64          `json:"share"`
 	Of            string           `json:"of"`
@@ -35,9 +37,9 @@ type findingJSON struct {
 	Key           *string          `json:"key"`              // of the endpoint that it is about, where that is known
 	Shares        []shareJSON      `json:"shares"`
 
-	from time.Time
-	to   time.Time
-	last int // the window that it was found in last
+	from        time.Time
+	to          time.Time
+	first, last int // the windows that it was found in
 
 	weight float64 // summed over the range, times seconds
 }
@@ -96,7 +98,8 @@ func merge(found []store.Finding, spans []timeRange, r timeRange) []*findingJSON
 		id := string(f.Cause) + "\x00" + subjectOf(&f.Subject)
 		m := open[id]
 		if m == nil || at > m.last+1 || f.Start.Sub(m.to) > slack {
-			m = &findingJSON{Onset: unix(diagnose.Onset(&f.Finding, f.Start)), Share: -1, from: f.Start, last: at - 1, Shares: []shareJSON{}}
+			onset, known := diagnose.Onset(&f.Finding, f.Start)
+			m = &findingJSON{Onset: unix(onset), Before: !known && (at == 0 || f.Start.Sub(spans[at-1].to) > slack), Share: -1, from: f.Start, first: at, last: at - 1, Shares: []shareJSON{}}
 			open[id] = m
 			all = append(all, m)
 		}
@@ -201,7 +204,9 @@ func (s *server) found(r timeRange, sums []store.EndpointSum) ([]*findingJSON, e
 	if err != nil {
 		return nil, err
 	}
-	list := slices.DeleteFunc(merge(found, windowSpans(windows, found), r), func(f *findingJSON) bool {
+	joined := merge(found, windowSpans(windows, found), r)
+	followed(joined)
+	list := slices.DeleteFunc(joined, func(f *findingJSON) bool {
 		return f.from.Compare(r.to) >= 0 || f.to.Compare(r.from) <= 0
 	})
 	span, err := s.span()
@@ -215,6 +220,9 @@ func (s *server) found(r timeRange, sums []store.EndpointSum) ([]*findingJSON, e
 			f.End = &end
 		}
 	}
+	if err := s.quiet(list, span); err != nil {
+		return nil, err
+	}
 	// In the order of every report; of the same rank, what began first.
 	slices.SortStableFunc(list, func(a, b *findingJSON) int { return cmp.Compare(a.Onset, b.Onset) })
 	diagnose.Rank(list, cause.Catalogue(), (*findingJSON).ranked)
@@ -222,6 +230,50 @@ func (s *server) found(r timeRange, sums []store.EndpointSum) ([]*findingJSON, e
 		list = []*findingJSON{}
 	}
 	return list, nil
+}
+
+// followed makes consequences of what windows next to each other tell the cause of, see diagnose.Across.
+func followed(list []*findingJSON) {
+	near := func(f, p *findingJSON) bool {
+		return f.first >= p.first-1 && f.last <= p.last+1 && f.from.Sub(p.to) <= slack && p.from.Sub(f.to) <= slack
+	}
+	for i, j := range diagnose.Across(list, (*findingJSON).ranked, near) {
+		if j < 0 {
+			continue
+		}
+		f, p := list[i], list[j]
+		f.Role, f.ConsequenceOf = cause.RoleConsequence, &p.Cause
+		if f.Onset < p.Onset {
+			p.Onset, p.Before = f.Onset, f.Before
+		}
+	}
+}
+
+// quietFor is for how long nothing must have been answered until that is worth a word.
+const quietFor = 15 * time.Second
+
+// quiet says of findings that nobody has seen the end of where there is no traffic any more: nobody
+// knows that they go on.
+func (s *server) quiet(list []*findingJSON, span timeRange) error {
+	goOn := func(f *findingJSON) bool { return f.End == nil && f.Key != nil }
+	if !slices.ContainsFunc(list, goOn) {
+		return nil
+	}
+	sums, err := s.source.Endpoints(store.Query{From: span.to.Add(-4 * slack), To: span.to.Add(time.Second)})
+	if err != nil {
+		return err
+	}
+	last := map[string]time.Time{}
+	for i := range sums {
+		last[keyOf(&sums[i].Endpoint).String()] = sums[i].Last
+	}
+	for _, f := range list {
+		if at := last[*cmp.Or(f.Key, new(string))]; goOn(f) && !at.IsZero() && span.to.Sub(at) >= quietFor {
+			since := unix(at)
+			f.Quiet = &since
+		}
+	}
+	return nil
 }
 
 // findings tells what was found in a range, from when to when, and, of its last

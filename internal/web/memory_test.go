@@ -111,18 +111,19 @@ func (m *memory) Points(q store.Query, step time.Duration, f func(*store.Second)
 }
 
 func (m *memory) Endpoints(q store.Query) ([]store.EndpointSum, error) {
-	sums := map[endpointKey]*store.Second{}
+	sums, last := map[endpointKey]*store.Second{}, map[endpointKey]int64{}
 	m.Requests(q, func(r *store.Request) bool {
 		k := keyOfRequest(r)
 		if sums[k] == nil {
 			sums[k] = &store.Second{}
 		}
 		second(0, sums[k], r)
+		last[k] = r.StartNS
 		return true
 	})
 	var list []store.EndpointSum
-	for _, s := range sums {
-		list = append(list, store.EndpointSum{Endpoint: s.Endpoint, Process: s.Process, First: m.from, Last: m.to})
+	for k, s := range sums {
+		list = append(list, store.EndpointSum{Endpoint: s.Endpoint, Process: s.Process, First: m.from, Last: time.Unix(0, last[k])})
 	}
 	return list, nil
 }

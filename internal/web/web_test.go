@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -298,6 +299,53 @@ func TestFindingsAreJoined(t *testing.T) {
 		if f := a.Findings[1+i]; f.Cause != "disk-full" || f.Windows != 1 || (f.End != nil) != want {
 			t.Errorf("%d: %+v", i, f)
 		}
+	}
+}
+
+// TestFindingsGoOnWhereThereIsTraffic: of an endpoint that answers nothing any more nobody knows.
+func TestFindingsGoOnWhereThereIsTraffic(t *testing.T) {
+	for name, c := range map[string]struct {
+		ended time.Duration // before the newest second of the history
+		quiet bool
+	}{"answers": {0, false}, "a pause": {10 * time.Second, false}, "no traffic any more": {40 * time.Second, true}} {
+		m := &memory{}
+		end := noon.Add(2*time.Minute + 30*time.Second)
+		for at := noon; !at.After(end); at = at.Add(time.Second) {
+			if !at.After(end.Add(-c.ended)) {
+				m.add(at, nil)
+			}
+			m.add(at, func(r *store.Request) { r.Local = netip.MustParseAddrPort("10.0.0.5:81") })
+		}
+		m.window(t, noon, 60, nil)
+		m.window(t, noon.Add(time.Minute), 60, nil)
+		m.finding(noon.Add(time.Minute), "network-loss", 0.9, cause.Subject{Kind: "listener", NetNS: 4026531840, Port: 80, Comm: "nginx"})
+		a := ask[struct{ Findings []findingJSON }](t, serve(t, m, Options{Now: func() time.Time { return end }}), "/api/findings?from="+unixText(noon)+"&to="+unixText(end))
+		if len(a.Findings) != 1 || a.Findings[0].End != nil {
+			t.Fatalf("%s: %+v", name, a.Findings)
+		}
+		if q := a.Findings[0].Quiet; (q != nil) != c.quiet || q != nil && *q != unix(end.Add(-c.ended)) {
+			t.Errorf("%s: quiet %v", name, q)
+		}
+	}
+}
+
+// TestFindingsOfOneFaultAreFolded: the window in which a service began has not what tells the cause.
+func TestFindingsOfOneFaultAreFolded(t *testing.T) {
+	m := incident()
+	for i := range 4 {
+		m.window(t, noon.Add(time.Duration(i)*time.Minute), 60, nil)
+	}
+	at := cause.Subject{NetNS: 4026531840, Port: 3306}
+	m.finding(noon.Add(time.Minute), "slow-dependency", 0.9, at)
+	into := 40.0
+	m.found[0].Asked = &into
+	m.finding(noon.Add(2*time.Minute), "mariadb-lock-wait", 0.9, at)
+	a := ask[struct{ Findings []findingJSON }](t, serve(t, m, Options{}), "/api/findings?from="+unixText(noon)+"&to="+unixText(noon.Add(4*time.Minute)))
+	if len(a.Findings) != 2 || a.Findings[0].Cause != "mariadb-lock-wait" || a.Findings[1].Role != cause.RoleConsequence || *a.Findings[1].ConsequenceOf != "mariadb-lock-wait" {
+		t.Fatalf("%+v", a.Findings)
+	}
+	if f := a.Findings[0]; f.Before || f.Onset != unix(noon.Add(100*time.Second)) {
+		t.Errorf("onset %v, before %v: want that of what follows from it", f.Onset, f.Before)
 	}
 }
 

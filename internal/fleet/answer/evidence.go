@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/fleet"
@@ -17,21 +18,32 @@ import (
 // figures are what an endpoint did before something began, and until it was over.
 type figures struct{ before, since servicemap.View }
 
-// figuresOf asks for an endpoint's points once more, from the beginning of the lead on.
+// rising is how many seconds before something was found it may have begun: it takes the windows
+// that it is found by (anomaly), and requests count where they began, however long they were in hand.
+const rising = 45
+
+// figuresOf asks for an endpoint's points once more, from the beginning of the lead on. What
+// may be of the beginning is neither before nor since, unless nothing else is known.
 func (s *seen) figuresOf(ctx context.Context, a fleet.Archive, k *fleet.Key, since, until int64) (*figures, error) {
+	var near servicemap.View
 	q := fleet.Question{From: s.q.From.Add(-lead), To: s.q.To, Host: k.Host, Service: k.Service, Side: k.Side, Port: k.Port}
 	f := &figures{}
 	err := a.Points(ctx, q, s.plan.step, func(p *fleet.Point) bool {
 		switch {
 		case p.Key != *k:
-		case p.At < since:
+		case p.At+int64(s.plan.step/time.Second) <= since-rising:
 			f.before.Add(p)
+		case p.At < since:
+			near.Add(p)
 		case until > 0 && p.At >= until:
 		default:
 			f.since.Add(p)
 		}
 		return true
 	})
+	if f.before.Requests == 0 {
+		f.before = near
+	}
 	f.before.Settle()
 	f.since.Settle()
 	return f, err
@@ -50,7 +62,7 @@ func (s *seen) evidence(ctx context.Context, a fleet.Archive, c *Cause, shared *
 	if origin != nil && origin.Service != "" {
 		until := int64(0)
 		if x := s.byKey[*origin]; x != nil {
-			until = x.Until
+			since, until = min(since, x.Since), x.Until
 		}
 		f, err := s.figuresOf(ctx, a, origin, since, until)
 		if err != nil {

@@ -122,6 +122,20 @@ func TestSlowDatabaseIsNamed(t *testing.T) {
 	}
 }
 
+// TestBeforeHasNothingOfTheFault: a request counts where it began, and the first that met it did so
+// before it was found.
+func TestBeforeHasNothingOfTheFault(t *testing.T) {
+	w := newWorld(8)
+	w.db = step(170, 45*time.Millisecond)
+	w.run(260)
+	w.second("db-7", observe.Served, "mariadbd", "10.0.0.7", 3306, 168, 1, spans{server: 20 * time.Second})
+	c := one(t, w.why(t, 0, 260))
+	i := slices.IndexFunc(c.Evidence, func(f Fact) bool { return f.Fact == "mean request latency" })
+	if i < 0 || c.Evidence[i].Usual == nil || *c.Evidence[i].Usual > 2200 || *c.Evidence[i].Usual < 2000 {
+		t.Errorf("since %d s: %+v, want 2.1 ms before", c.Since.Unix()-began, c.Evidence[max(i, 0)])
+	}
+}
+
 func TestUnknownNames(t *testing.T) {
 	w := newWorld(2)
 	w.run(300)

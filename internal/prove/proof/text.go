@@ -88,7 +88,7 @@ func (d *Document) Text(w io.Writer, width int, reader *language.Language) error
 	return p.err
 }
 
-// verdict writes one line: what the proof came to; of a change that did something, which one
+// verdict writes a line, or two: what the proof came to; of a change that did something, which one
 // and the figure before and with it, else of which service and why.
 func (p *printer) verdict(d *Document) {
 	word, text := "NOT TRIED", "nothing was changed (--apply tries it)"
@@ -105,7 +105,7 @@ func (p *printer) verdict(d *Document) {
 	if d.Service.Port != 0 {
 		who = p.say("%s on %s :%d", d.Cause, d.comm(), d.Service.Port)
 	}
-	p.line("%s", printable.Cut(printable.Text(p.reader.Text(word)+"  "+who+": "+p.reader.Text(printable.Text(text))), p.width))
+	p.line("%s", printable.Fold(printable.Text(p.reader.Text(word)+"  "+who+": "+p.reader.Text(printable.Text(text))), p.width))
 }
 
 // shortened is what was changed in at most width columns, with the whole name of the service

@@ -121,7 +121,7 @@ func Text(w io.Writer, r *Report, width int) error {
 	return p.err
 }
 
-// verdict writes one line: how the run ended.
+// verdict writes a line, or two: how the run ended.
 func (p *printer) verdict(r *Report) {
 	word := "PROBLEM" // findings are left
 	switch r.Ending {
@@ -138,7 +138,7 @@ func (p *printer) verdict(r *Report) {
 	} else if r.Ending == DryRun && len(r.Steps) > 0 {
 		text = r.Steps[0].causes() + " would be tried first (--apply)"
 	}
-	p.line("%s", printable.Cut(clean(word+"  "+r.Service+"  "+text), p.width))
+	p.line("%s", printable.Fold(clean(word+"  "+r.Service+"  "+text), p.width))
 }
 
 func (p *printer) table(r *Report) {

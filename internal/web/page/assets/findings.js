@@ -17,12 +17,14 @@ export const levelWords = { grave: say`explains half and more`, middle: say`expl
 export const keyOf = (f) => `${f.cause}|${JSON.stringify(f.subject || {})}|${f.onset}`;
 
 // ends is when a finding ended; one that goes on was seen up to the end of its last window.
-export const ends = (f, to) => f.end ?? Math.min(to, now(), f.shares?.length && f.shares.length < MOST ? f.shares.at(-1).to : Infinity);
+export const ends = (f, to) => f.end ?? Math.min(to, now(), f.quiet ?? Infinity, f.shares?.length && f.shares.length < MOST ? f.shares.at(-1).to : Infinity);
 const MOST = 500; // windows that an answer tells of
 const LATE = 150; // s after its last window, from which nobody knows that it goes on: windows of a minute, judged at their end
 export const bands = (list, to) => sorted(list).filter((f) => f.role !== "consequence").map((f) => ({ from: f.onset, to: ends(f, to), level: level(f), key: f.key, id: keyOf(f) }));
 const over = (f) => f.end || now() - ends(f, now()) > LATE;
-export const lasted = (f) => over(f) ? say`${moment(f.onset)} to ${moment(ends(f, now()))} (${span(ends(f, now()) - f.onset)})` : say`since ${moment(f.onset)}, still`;
+const began = (f) => f.before ? say`before ${moment(f.onset)}` : moment(f.onset);
+// Nobody knows whether it goes on where nobody asks any more, or where nobody gets an answer.
+export const lasted = (f) => over(f) ? say`${began(f)} to ${moment(ends(f, now()))} (${span(ends(f, now()) - f.onset)})` : f.quiet ? say`since ${began(f)}; no answers since ${moment(f.quiet)}` : say`since ${began(f)}, still`;
 
 export function subject(f) {
   const x = f.subject || {}, list = [];
@@ -132,7 +134,7 @@ export function verdict(d, endpoints, app) {
   if (roots.length) {
     const e = first(endpoints || [], d.findings), errors = e?.requests > 0 ? e.errors / e.requests : 0, f = sorted(roots)[0];
     const text = e ? [name(who(e), "strong"), ` :${e.port}\u2003p99 ${micros(e.total_us?.p99)}`, errors >= 0.005 ? say`, ${percent(errors)} errors` : ""] : [subject(f)];
-    return line(say`PROBLEM`, "problem", text, over(f) ? `${marks.comma}${lasted(f)}` : say` since ${moment(f.onset)}`, roots.length > 1 ? `${marks.semicolon}${plural(roots.length, "cause")}` : "");
+    return line(say`PROBLEM`, "problem", text, over(f) || f.quiet ? `${marks.comma}${lasted(f)}` : say` since ${began(f)}`, roots.length > 1 ? `${marks.semicolon}${plural(roots.length, "cause")}` : "");
   }
   if (d.judged === null) return line(say`UNKNOWN`, "unknown", say`nothing was judged in this time yet: a window is judged at its end, each minute by default`);
   const unchecked = d.not_checked?.length || 0, out = d.ruled_out?.length || 0;
