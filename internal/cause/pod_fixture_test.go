@@ -100,13 +100,13 @@ var _ = fixturePair(
 			o.Cgroups[1].Path = cartGroup[:strings.LastIndexByte(cartGroup, '/')]
 		},
 		subject: Subject{Kind: "cgroup", PID: appPID, Path: cartGroup}, minShare: 0.5,
-		fix: "kubectl -n shop set resources deployment/cart -c app --limits=cpu=1",
+		fix: "kubectl -n shop set resources deployment/cart -c app --limits=cpu=1.2", evidence: "CPUs that it ran on while the quota let it, in periods that used the quota up=1.188",
 	},
 )
 
 // throttledIn has the quota of a group hold the app back.
 func throttledIn(o *observe.Observation, c *observe.Cgroup) {
-	c.QuotaCPUs, c.QuotaFile, c.PeriodNS, c.Periods, c.ThrottledPeriods, c.ThrottledSeconds = 0.5, "/sys/fs/cgroup/cart/cpu.max", 1e8, 100, 95, 8
+	c.QuotaCPUs, c.QuotaFile, c.PeriodNS, c.Periods, c.ThrottledPeriods, c.ThrottledSeconds = 0.5, "/sys/fs/cgroup/cart/cpu.max", 1e8, 100, 95, 5.5
 	p := process(o, appPID)
 	p.UserSeconds, p.RunDelaySeconds = 2, 8
 	with(o, servedAt(appPort, cartIP, appPID, "app").add(100, ms, ms, 0, computed))

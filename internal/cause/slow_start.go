@@ -170,19 +170,12 @@ func (v *View) startFinding(s *starting, waiting float64) Finding {
 
 // quotaFix raises a quota so far that the service starts within seconds.
 func (v *View) quotaFix(f *Finding, c *observe.Cgroup, h holder) {
-	want := min(float64(max(v.Host.CPUs, 1)), max(1, 2*c.QuotaCPUs))
+	want := v.wantedCPUs(c)
+	f.Evidence = append(f.Evidence, v.ranEvidence(c))
 	f.Fix.Text = fmt.Sprintf("Raise the quota of %s from %.3g to %.3g CPUs, at least for its start.%s", h.text, c.QuotaCPUs, want, h.setsWhere())
-	period := c.PeriodNS / 1000
-	if period == 0 {
-		period = 100000
-	}
-	value := fmt.Sprintf("%d", int64(want*float64(period)))
-	if c.Version == 2 {
-		value = fmt.Sprintf("%d %d", int64(want*float64(period)), period)
-	}
 	file := c.QuotaFile
 	if c.EndedIn {
 		file = ""
 	}
-	h.raise(&f.Fix, file, value, cpuSetting(want))
+	h.raise(&f.Fix, file, quotaText(c, want), cpuSetting(want))
 }
