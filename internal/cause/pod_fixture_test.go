@@ -12,6 +12,7 @@ const (
 	cartID    = "aa11bb22cc33"
 	cartGroup = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0f1e2d3c_4b5a_4678_9a0b_c1d2e3f40516.slice/cri-containerd-aa11bb22cc33" +
 		"44dd55ee66ff77008899aabbccddeeff00112233445566778899.scope"
+	outerID                     = "4455667788990011223344556677889900112233445566778899aabbccddeeff" // of a container that a node runs in
 	cartIP, twinIP, cartService = "10.244.1.7", "10.244.1.8", "10.96.0.40"
 )
 
@@ -221,10 +222,27 @@ var _ = fixturePair(
 // TestPodUID: paths of both drivers of the kubelet's control groups, and what is none.
 func TestPodUID(t *testing.T) {
 	for path, want := range map[string]string{
-		cartGroup:                         cartUID,
-		"/kubepods/burstable/pod12-34/ab": "12-34",
-		"/kubepods.slice/kubepods-podab_cd.slice/crio-1.scope": "ab-cd",
-		"/machine.slice/libpod-abc.scope/container":            "",
+		cartGroup:                               cartUID,
+		"/kubepods/burstable/pod12-34/ab":       "12-34",
+		"/kubepods/pod12-34/ab":                 "12-34", // Guaranteed
+		"/kubepods/besteffort/pod12-34/crio-ab": "12-34",
+		// CRI-O; crun makes a group below the scope, and the monitor has one next to it.
+		"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod12_34.slice/crio-ab.scope/container":    "12-34",
+		"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod12_34.slice/crio-conmon-ab.scope":       "12-34",
+		"/system.slice/containerd.service/kubepods-burstable-pod12_34.slice:cri-containerd:ab":                    "12-34",                            // containerd with the other driver
+		"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podd41d8cd98f00b204e9800998ecf8427e.slice/x": "d41d8cd98f00b204e9800998ecf8427e", // a static pod
+		// kind with both drivers, minikube with Docker as its driver, a --cgroup-root.
+		"/docker/" + outerID + "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod12_34.slice/cri-containerd-ab.scope": "12-34",
+		"/docker/" + outerID + "/kubelet/kubepods/besteffort/pod12-34/ab":                                                    "12-34",
+		"/system.slice/docker-" + outerID + ".scope/kubepods.slice/kubepods-pod12_34.slice/docker-ab.scope":                  "12-34",
+		"/site.slice/site-kubepods.slice/site-kubepods-burstable.slice/site-kubepods-burstable-pod12_34.slice/crio-ab.scope": "12-34",
+		"/../../kubelet-kubepods-pod12_34.slice/cri-containerd-ab.scope":                                                     "12-34", // from a control group namespace
+		"/docker/" + outerID + "/init.scope":                                                                                 "",
+		"/kubepods.slice":                                                                                                    "",
+		"/kubepods.slice/kubepods-burstable.slice":                                                                           "",
+		"/system.slice/kubepods-monitor.service":                                                                             "",
+		"/kubepods.slice/kubepods-podab_cd.slice/crio-1.scope":                                                               "ab-cd",
+		"/machine.slice/libpod-abc.scope/container":                                                                          "",
 		"/podium":                     "ium", // known to no pod
 		"/system.slice/nginx.service": "",
 		"":                            "",
