@@ -17,7 +17,10 @@ var slowStart = Cause{
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindProcess, observe.KindConnects},
-	Check: checkSlowStart,
+	// A container that its limit holds back is ended for its probe, and starts anew.
+	ConsequenceOf: []Parent{CPUQuotaThrottled},
+	Folds:         true,
+	Check:         checkSlowStart,
 }
 
 // starting is a control group whose processes have just begun.
@@ -147,6 +150,14 @@ func (v *View) startFinding(s *starting, waiting float64) Finding {
 	h := v.holderOfGroup(c)
 	f := supported(Subject{Kind: "cgroup", PID: s.main.PID, Comm: s.main.Comm, NetNS: s.main.NetNS, Path: c.Path})
 	f.Weight, f.uncounted = 1, true
+	f.MayFollow = func(p *Finding) bool {
+		at := h.pod
+		if at.container == nil || at.container.Restarts == 0 {
+			return false
+		}
+		was := v.podOfSubject(&p.Subject)
+		return was.pod == at.pod && was.container != nil && was.container.Name == at.container.Name
+	}
 	so := fmt.Sprintf("it does not listen yet, %s after it began", seconds(v.Window.Seconds-s.main.StartedAt))
 	switch {
 	case s.since > 0:

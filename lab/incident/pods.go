@@ -28,11 +28,10 @@ func pods() []Incident {
 		Faults: []Fault{{Name: "limit", Cause: "cpu-quota-throttled", Says: "spec.template.spec.containers[name=app].resources.limits.cpu",
 			Text: "resources.limits.cpu: 200m", Inject: func(s *server.Setup) { s.Pod.CPUs = 0.2 }}},
 	}, {
-		Name:     "pod-cpu-limit-probe",
-		Summary:  "the CPU limit of a container makes it answer so late that its liveness probe kills it",
-		Setup:    in(computes, server.Pod{Timeout: 1}),
-		Load:     load.Load{Conns: 16, Think: 40 * time.Millisecond},
-		Unsteady: "each restart is a container of its own, throttled, starting or killed when the window ends",
+		Name:    "pod-cpu-limit-probe",
+		Summary: "the CPU limit of a container makes it answer so late that its liveness probe kills it",
+		Setup:   in(computes, server.Pod{Timeout: 1}),
+		Load:    load.Load{Conns: 16, Think: 40 * time.Millisecond},
 		Faults: []Fault{{Name: "limit", Cause: "cpu-quota-throttled", Says: "kubectl -n shop set resources deployment/cart -c app --limits=cpu=",
 			Alongside: []string{"slow-start-on-quota", "liveness-probe-kills"},
 			Text:      "resources.limits.cpu: 100m, with a liveness probe of 1 s", Inject: func(s *server.Setup) { s.Pod.CPUs = 0.1 }}},
@@ -50,5 +49,12 @@ func pods() []Incident {
 		Load:    load.Load{Conns: 20, Think: 20 * time.Millisecond},
 		Faults: []Fault{{Name: "roll-out", Cause: "terminated-before-drain", Alongside: []string{"application-sleep"}, Says: "preStop",
 			Text: "a roll-out every two seconds, without a preStop hook", Inject: func(s *server.Setup) { s.Pod.RollOut = 2 * time.Second }}},
+	}, {
+		Name:    "terminated-deaf",
+		Summary: "a pod after the other is replaced, ignores SIGTERM, and is killed with requests in hand",
+		Setup:   in(brief, server.Pod{Grace: 2, Deaf: true}),
+		Load:    load.Load{Conns: 20, Think: 20 * time.Millisecond},
+		Faults: []Fault{{Name: "roll-out", Cause: "terminated-before-drain", Alongside: []string{"application-sleep"}, Says: "It goes on after SIGTERM until it is killed",
+			Text: "a roll-out every four seconds of an app that ignores SIGTERM", Inject: func(s *server.Setup) { s.Pod.RollOut = 4 * time.Second }}},
 	}}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,6 +36,15 @@ type Pod struct {
 	CPUs       float64       // its limit; 0 = none
 	Timeout    int           // s that the liveness probe waits; 0 = no probe
 	RollOut    time.Duration // each so often it is asked to end, and another takes its place; 0 = never
+	Grace      int           // s that it may take to end before it is killed; 0 = 30
+	Deaf       bool          // it ignores SIGTERM, as the child of a shell that passes no signal on seems to
+}
+
+// defaultGrace is terminationGracePeriodSeconds where it is not set, in s.
+const defaultGrace = 30
+
+func (p *Pod) grace() time.Duration {
+	return time.Duration(cmp.Or(p.Grace, defaultGrace)) * time.Second
 }
 
 const (
@@ -127,8 +138,11 @@ func (k *kubelet) run(p *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	out := filepath.Join(k.s.box.Dir, "container.out")
-	proc, err := k.s.box.Server.Start(k.s.ctx, sandbox.Spec{Args: k.args, Stdout: out, Stderr: out, NoFile: k.s.v.NoFile, Cgroups: groups})
+	out, args := filepath.Join(k.s.box.Dir, "container.out"), k.args
+	if k.s.v.Pod.Deaf {
+		args = append([]string{"env", "--ignore-signal=TERM"}, args...)
+	}
+	proc, err := k.s.box.Server.Start(k.s.ctx, sandbox.Spec{Args: args, Stdout: out, Stderr: out, NoFile: k.s.v.NoFile, Cgroups: groups})
 	if err != nil {
 		return err
 	}
@@ -179,7 +193,7 @@ func (k *kubelet) probe() error {
 	return err
 }
 
-// end asks the container to, and gives how it did.
+// end asks the container to, kills it when its time is over, and gives how it ended.
 func (k *kubelet) end() (*corev1.ContainerStateTerminated, error) {
 	k.mu.Lock()
 	proc, p := k.proc, k.pods[len(k.pods)-1]
@@ -189,8 +203,17 @@ func (k *kubelet) end() (*corev1.ContainerStateTerminated, error) {
 	if err := proc.Signal(k.s.ctx, syscall.SIGTERM); err != nil {
 		return nil, err
 	}
+	killed := atomic.Bool{}
+	late := time.AfterFunc(k.s.v.Pod.grace(), func() {
+		killed.Store(true)
+		proc.Signal(k.s.ctx, syscall.SIGKILL) // it may have ended just now
+	})
+	defer late.Stop()
 	if _, err := proc.Wait(k.s.ctx); err != nil {
 		return nil, err
+	}
+	if killed.Load() {
+		last.ExitCode = 128 + int32(syscall.SIGKILL)
 	}
 	last.FinishedAt = metav1.Now()
 	return last, nil
@@ -213,8 +236,8 @@ func (k *kubelet) restart() error {
 
 // replace ends the pod, and has another take its place.
 func (k *kubelet) replace() error {
-	grace := int64(30)
-	by := metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second))
+	grace := int64(k.s.v.Pod.grace() / time.Second)
+	by := metav1.NewTime(time.Now().Add(k.s.v.Pod.grace()))
 	k.mu.Lock()
 	p := k.pods[len(k.pods)-1]
 	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &by, &grace
