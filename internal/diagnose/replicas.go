@@ -12,7 +12,7 @@ import (
 )
 
 // replicated is a subject without what differs between the pods of one workload, where it
-// is in a pod that a controller made: they are mended in one manifest.
+// is in a pod that a controller made: they are fixed in one manifest.
 func replicated(s cause.Subject) cause.Subject {
 	w := s.Workload
 	if w.Name == "" || w.Kind == "" || w.Kind == "Pod" {
