@@ -308,6 +308,8 @@ func TestRootOfProbeKills(t *testing.T) {
 	}{
 		{"its own limit", quota.Findings[0], true},
 		{"another group's", Finding{Cause: CPUQuotaThrottled, class: cpuQuotaThrottled.Class, Subject: Subject{Kind: "cgroup", Path: "/other"}}, false},
+		{"an autoscaler of the workload", Finding{Cause: AutoscalerFlapping, class: autoscalerFlapping.Class, Subject: Subject{Kind: "pod", Workload: observe.Workload{Namespace: "shop", Kind: "Deployment", Name: "cart"}}}, true},
+		{"an autoscaler of another one", Finding{Cause: AutoscalerFlapping, class: autoscalerFlapping.Class, Subject: Subject{Kind: "pod", Workload: observe.Workload{Namespace: "shop", Kind: "Deployment", Name: "stock"}}}, false},
 		{"full CPUs", Finding{Cause: CPUSaturated, class: cpuSaturated.Class, Subject: Subject{Kind: "process", PID: hog}}, true},
 		{"a kill elsewhere", Finding{Cause: ContainerOOMKilled, class: containerOOMKilled.Class, Subject: Subject{Kind: "process", PID: hog, Path: "/other"}}, false},
 	} {

@@ -267,6 +267,13 @@ func (v *View) inPods(a *aim) func(*Finding) bool {
 		if at.pod != nil && slices.ContainsFunc(v.replicas(at.pod), func(o *observe.Pod) bool { return a.pods[o] }) {
 			return true
 		}
+		if w := &p.Subject.Workload; at.pod == nil && w.Name != "" { // about the workload as such, as an autoscaler's
+			for o := range a.pods {
+				if o.Namespace == w.Namespace && o.Kind == w.Kind && o.Owner == w.Name {
+					return true
+				}
+			}
+		}
 		// A limit, and a process that was killed, are those of one container.
 		return p.Subject.Kind != "cgroup" && !p.is(ClassLimit|ClassKill) && (p.is(ClassMachine) || slices.ContainsFunc(v.stake(p), func(l *ledger) bool { return a.has(v, l) }))
 	}
