@@ -26,12 +26,10 @@ var serviceWithoutEndpoints = podCause(ServiceWithoutEndpoints, "A service has n
 			to := &aim{map[*observe.Pod]bool{}, map[netip.Addr]bool{}}
 			to.add(s.IPs)
 			evidence := endpointEvidence(s)
-			for j := range s.Endpoints {
-				if p := v.podBehind(s, &s.Endpoints[j]); p != nil {
-					to.pods[p] = true
-					if len(evidence) < mostPodsShown {
-						evidence = append(evidence, Evidence{Fact: "pod " + p.Name, Value: podState(p), Source: "status.containerStatuses"})
-					}
+			for _, p := range v.podsBehind(s) {
+				to.pods[p] = true
+				if len(evidence) < mostPodsShown {
+					evidence = append(evidence, Evidence{Fact: "pod " + p.Name, Value: podState(p), Source: "status.containerStatuses"})
 				}
 			}
 			text := fmt.Sprintf("none of the %d endpoints of service %s/%s is ready", len(s.Endpoints), s.Namespace, s.Name)

@@ -318,3 +318,27 @@ func TestRootOfProbeKills(t *testing.T) {
 		}
 	}
 }
+
+// TestServiceWhosePodLeft: a service that has nobody behind it when the window ends had a pod
+// in it: what became of that one is why, and calls of the service are calls of it.
+func TestServiceWhosePodLeft(t *testing.T) {
+	o := healthy()
+	p, _ := inCart(o)
+	sv := &o.Kubernetes.Services[0]
+	sv.Endpoints, sv.Left = nil, []string{"cart-5d9-a", "cart-unknown"}
+	serves(o, 0, 0)
+	callsInVain(o, cartService, 400, 0)
+	event(o, 5, "Evicted", p.Name, "The node was low on resource: memory.")
+	v := NewView(o)
+	without, evicted := serviceWithoutEndpoints.Judge(v), nodePressureEviction.Judge(v)
+	if len(without.Findings) != 1 || len(evicted.Findings) != 1 {
+		t.Fatalf("%s; %s", without.RuledOut, evicted.RuledOut)
+	}
+	if f := &without.Findings[0]; !f.MayFollow(&evicted.Findings[0]) || !strings.Contains(evidence(f), "pod cart-5d9-a=") {
+		t.Errorf("it does not follow from the eviction: %s", evidence(f))
+	}
+	sv.Left = nil
+	if f := &serviceWithoutEndpoints.Judge(NewView(o)).Findings[0]; f.MayFollow(&evicted.Findings[0]) {
+		t.Error("it follows from what became of a pod that never was behind it")
+	}
+}

@@ -27,7 +27,7 @@ func (v *View) aimAt(pods ...*observe.Pod) *aim {
 	}
 	for i := range v.Kubernetes.Services {
 		s := &v.Kubernetes.Services[i]
-		if slices.ContainsFunc(s.Endpoints, func(e observe.KubeEndpoint) bool { return a.pods[v.podBehind(s, &e)] }) {
+		if slices.ContainsFunc(v.podsBehind(s), func(p *observe.Pod) bool { return a.pods[p] }) {
 			a.add(s.IPs)
 		}
 	}
@@ -45,6 +45,21 @@ func (a *aim) add(ips []string) {
 // podBehind is the pod of this node behind an endpoint of a service, or nil.
 func (v *View) podBehind(s *observe.KubeService, e *observe.KubeEndpoint) *observe.Pod {
 	return v.pods().byName[[2]string{s.Namespace, e.Pod}]
+}
+
+// podsBehind are the pods of this node that are behind a service, or were in the window.
+func (v *View) podsBehind(s *observe.KubeService) (out []*observe.Pod) {
+	for i := range s.Endpoints {
+		if p := v.podBehind(s, &s.Endpoints[i]); p != nil {
+			out = append(out, p)
+		}
+	}
+	for _, name := range s.Left {
+		if p := v.pods().byName[[2]string{s.Namespace, name}]; p != nil {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 func (a *aim) has(v *View, l *ledger) bool {

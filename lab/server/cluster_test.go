@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -138,7 +139,11 @@ func TestClusterAsSlowrayReadsIt(t *testing.T) {
 	k.tell()
 	k.mu.Unlock()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if got, _ = reader.Window(t.Context(), kube.Query{Start: started}); len(got.Services) == 0 || len(got.Services[0].Endpoints) == 0 {
+		peers := map[netip.Addr]bool{netip.MustParseAddr(v.ServerAddr): true}
+		if got, _ = reader.Window(t.Context(), kube.Query{Start: started, Peers: peers}); len(got.Services) == 1 && len(got.Services[0].Endpoints) == 0 {
+			if left := got.Services[0].Left; len(left) != 1 || left[0] != pod.Name {
+				t.Errorf("behind it was %v", left)
+			}
 			break
 		}
 		if time.Now().After(end) {
