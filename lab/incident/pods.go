@@ -61,7 +61,7 @@ func pods() []Incident {
 		Summary: "a service selects no pod, and kube-proxy rejects what goes to its address",
 		Setup:   in(brief, server.Pod{Cluster: true}),
 		Load:    load.Load{Conns: 20, Think: 20 * time.Millisecond},
-		Faults: []Fault{{Name: "selector", Cause: "service-without-endpoints", Alongside: []string{"firewall-reject"}, Says: "kubernetes.io/service-name=cart",
+		Faults: []Fault{{Name: "selector", Cause: "service-without-endpoints", AtClients: true, Alongside: []string{"firewall-reject"}, Says: "kubernetes.io/service-name=cart",
 			Text: "a selector that no pod matches", Inject: func(s *server.Setup) { s.Pod.Unselected = true }}},
 	}, {
 		Name:    "autoscaler-flapping",
