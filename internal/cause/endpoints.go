@@ -223,6 +223,11 @@ func (v *View) ofGone(is func(*observe.Pod) bool, fill func(*observe.Pod, *sign)
 				continue
 			}
 			done[o], s.to.pods[o] = true, true
+			for i := range v.Kubernetes.Services { // what is sent to them goes to it until they know
+				if sv := &v.Kubernetes.Services[i]; slices.Contains(v.podsBehind(sv), o) {
+					s.to.add(sv.IPs)
+				}
+			}
 			if !o.HostNetwork && !v.taken(o) {
 				s.to.add(o.IPs)
 			}

@@ -222,3 +222,26 @@ var _ = fixturePair(
 	miss{"a pod of another node that goes on", &terminatedBeforeDrain, func(o *observe.Observation) { elsewhere(o, false, 60) }, "no sign"},
 	miss{"a pod of another node that ends when its requests are done", &terminatedBeforeDrain, func(o *observe.Observation) { elsewhere(o, true, 0) }, "no request to it suffers"},
 )
+
+// leftService is a roll-out of the other replica, which a service had behind it, or not, and
+// calls of the service that are refused.
+func leftService(o *observe.Observation, behind bool) {
+	inCart(o)
+	left(o, 4, 4.2)
+	s := &o.Kubernetes.Services[0]
+	s.Endpoints = s.Endpoints[:1]
+	if behind {
+		s.Left = []string{"cart-5d9-b"}
+	}
+	serves(o, 0, 0)
+	callsInVain(o, cartService, 100, 400)
+}
+
+var _ = fixturePair(
+	fires{
+		name: "a service sends to a pod that is gone already", cause: &terminatedBeforeDrain,
+		inject:  func(o *observe.Observation) { leftService(o, true) },
+		subject: Subject{Kind: "pod"}, minShare: 0.19, fix: `"preStop":{"sleep"`, evidence: "preStop hook=none;",
+	},
+	miss{"a service that had no part in a roll-out refuses", &terminatedBeforeDrain, func(o *observe.Observation) { leftService(o, false) }, "no request to it suffers"},
+)

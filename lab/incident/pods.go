@@ -52,7 +52,7 @@ func pods() []Incident {
 	}, {
 		Name:    "terminated-deaf",
 		Summary: "a pod after the other is replaced, ignores SIGTERM, and is killed with requests in hand",
-		Setup:   in(brief, server.Pod{Grace: 1, Deaf: true}),
+		Setup:   in(brief, server.Pod{Cluster: true, Grace: 1, Deaf: true}),
 		Load:    load.Load{Conns: 20, Think: 20 * time.Millisecond},
 		Faults: []Fault{{Name: "roll-out", Cause: "terminated-before-drain", Alongside: []string{"application-sleep"}, Says: "It goes on after SIGTERM until it is killed",
 			Text: "a roll-out every two seconds of an app that ignores SIGTERM", Inject: func(s *server.Setup) { s.Pod.RollOut = 2 * time.Second }}},
