@@ -16,6 +16,7 @@ import (
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/diagnose/consistency"
 	"github.com/slowray/slowray/lab/sandbox"
+	"github.com/slowray/slowray/lab/server"
 )
 
 // Report is the part of slowray's JSON report that the lab judges.
@@ -86,6 +87,9 @@ func (r *runner) slowray(ctx context.Context, box *sandbox.Box) (*Report, error)
 	args := append(r.opt.Slowray[1:len(r.opt.Slowray):len(r.opt.Slowray)], "why", "--json", "--for", r.opt.Window.String())
 	if !r.opt.WholeHost {
 		args = append(args, "--port", strconv.Itoa(r.plan.FrontPort))
+	}
+	if r.Setup().Pod.Cluster {
+		args = append(args, "--kubeconfig", filepath.Join(box.Dir, server.KubeconfigFile), "--node-name", server.NodeName)
 	}
 	if r.opt.Save != "" {
 		r.looks++

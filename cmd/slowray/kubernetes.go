@@ -18,7 +18,7 @@ type kubeFlags struct {
 
 // podFlag names the pods that are asked about.
 type podFlag struct {
-	Pod       *string `placeholder:"NS/X" help:"Only this pod of this node, as shop/cart-7d9f8b6c5d-x2x4z, or all of a workload, as shop/deploy/cart."`
+	Pod       *string `placeholder:"NS/X" help:"Only this pod of this node, as shop/cart-7d9f8b6c5d-x2x4z, or all of a workload, as shop/deploy/cart; /CONTAINER behind it names one of its containers."`
 	Namespace *string `short:"n" placeholder:"NS" help:"The namespace of --pod, which then needs none: -n shop --pod deploy/cart."`
 }
 
@@ -43,16 +43,36 @@ func (f *podFlag) validate() error {
 	return nil
 }
 
-// of says whether a process is in one of those pods.
-func (f *podFlag) of(names *host.Names) func(pid int, at int64) bool {
-	if f.Pod == nil {
-		return nil
+// workload is what was asked for; false where nothing was.
+func (f *podFlag) workload() (observe.WorkloadRef, bool) {
+	r, err := observe.ParseWorkloadRef(f.ref()) // it was checked
+	return r, err == nil
+}
+
+// find gives the containers of those pods, by their id as in observe.Filter.
+func (f *podFlag) find(ctx context.Context, pods *kube.Kube) (string, error) {
+	r, _ := f.workload()
+	ids := pods.Find(ctx, r)
+	if ids == "" {
+		return "", fmt.Errorf("no pod of this node is %q, as far as can be known (see slowray doctor)", f.ref())
 	}
-	r, _ := observe.ParseWorkloadRef(f.ref())
+	return ids, nil
+}
+
+// of says whether a process is in one of those pods, also in one that comes later. It is nil
+// where none was asked for, and fails where there is none now.
+func (f *podFlag) of(ctx context.Context, names *host.Names, pods *kube.Kube) (func(pid int, at int64) bool, error) {
+	r, asked := f.workload()
+	if !asked {
+		return nil, nil
+	}
+	if _, err := f.find(ctx, pods); err != nil {
+		return nil, err
+	}
 	return func(pid int, at int64) bool {
 		id, _ := names.Of(pid, at)
 		return r.Is(&id.Workload)
-	}
+	}, nil
 }
 
 // start begins to ask who the pods of this host are; nil where it is no node.

@@ -46,6 +46,7 @@ func (c *requestsCmd) runAt(ctx context.Context, s *streams) error {
 			return fmt.Errorf("requests: %w", err)
 		}
 	}
+	pod, ofPod := c.workload()
 	signal.Ignore(syscall.SIGPIPE)
 	out := bufio.NewWriterSize(s.out, writeBytes)
 	format, style := requestFormats[c.Format], terminalStyle(s.out)
@@ -60,7 +61,7 @@ func (c *requestsCmd) runAt(ctx context.Context, s *streams) error {
 			port = r.Peer.Port()
 		}
 		if len(c.Port) > 1 && !slices.Contains(c.Port, int(port)) ||
-			ours != nil && !ours[r.PID] ||
+			ours != nil && !ours[r.PID] || ofPod && !pod.Is(&r.Process.Workload) ||
 			peer.IsValid() && !peer.Contains(r.Peer.Addr().Unmap()) {
 			return ctx.Err() == nil
 		}

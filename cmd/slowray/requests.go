@@ -82,8 +82,8 @@ func (c *requestsCmd) Validate() error {
 		return fmt.Errorf("--format %s: must be text, json or tcprt", c.Format)
 	}
 	switch {
-	case c.Pod != nil && (c.At != nil || c.From != nil):
-		return errors.New("--pod: is for requests that are recorded now")
+	case c.Pod != nil && c.From != nil:
+		return errors.New("--from: a capture knows no pods; --pod does not go with it")
 	case c.PID != nil && *c.PID < 1:
 		return fmt.Errorf("--pid %d: must be positive", *c.PID)
 	case c.Slow != nil && *c.Slow <= 0:
@@ -171,6 +171,10 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 			return fmt.Errorf("requests: there is no process with pid %d", *c.PID)
 		}
 	}
+	of, err := c.of(ctx, names, pods)
+	if err != nil {
+		return fmt.Errorf("requests: %w", err)
+	}
 	side, _ := sideNamed(c.Side)
 	peer, _ := c.peer()
 	watch.RaisePriority() // on a busy host the rings would run full
@@ -199,7 +203,7 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 			return r.PID != 0 && names.Family(r.PID, r.StartNS+r.TotalNS()) == family
 		}
 	}
-	if of := c.of(names); of != nil {
+	if of != nil {
 		stream.ours = both(stream.ours, func(r *observe.Request) bool { return of(r.PID, r.StartNS+r.TotalNS()) })
 	}
 	if c.Format == formatTCPRT {

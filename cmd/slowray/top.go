@@ -84,7 +84,10 @@ func (c *topCmd) Run(ctx context.Context, s *streams) error {
 		}
 		opt.PID = names.Family(*c.PID, now)
 	}
-	opt.Of = c.of(names)
+	var err error
+	if opt.Of, err = c.of(ctx, names, pods); err != nil {
+		return fmt.Errorf("top: %w", err)
+	}
 	opt.Ports = c.Port
 	opt.Side, _ = sideNamed(c.Side)
 	watch.RaisePriority()

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slowray/slowray/internal/budget"
@@ -17,10 +19,12 @@ import (
 )
 
 type waitCmd struct {
-	PID  int           `arg:"" name:"pid" help:"The process, with its workers where it is their master; or one of its threads, to see only that."`
-	For  time.Duration `default:"500ms" placeholder:"D" help:"Time between the two looks (${default}): a thread that did not run in it has waited at least that long."`
-	JSON bool          `name:"json" help:"Print JSON (schema slowray.wait/1)."`
-	All  bool          `help:"Every chain in full, also of threads that nobody holds up."`
+	PID       *int          `arg:"" optional:"" name:"pid" help:"The process, with its workers where it is their master; or one of its threads, to see only that."`
+	For       time.Duration `default:"500ms" placeholder:"D" help:"Time between the two looks (${default}): a thread that did not run in it has waited at least that long."`
+	JSON      bool          `name:"json" help:"Print JSON (schema slowray.wait/1)."`
+	All       bool          `help:"Every chain in full, also of threads that nobody holds up."`
+	podFlag   `embed:""`
+	kubeFlags `embed:""`
 }
 
 // Help is printed by --help, above the flags.
@@ -33,24 +37,33 @@ Exit status: 0 nobody holds the process up, 1 somebody does, 2 could not look.`
 // Validate is called by the command line parser.
 func (c *waitCmd) Validate() error {
 	switch {
+	case c.PID == nil && c.Pod == nil && c.Namespace == nil:
+		return errors.New("give the <pid> of a process, or a --pod")
+	case c.PID != nil && c.Pod != nil:
+		return errors.New("give the <pid> of a process or a --pod, not both")
+	case c.PID != nil && *c.PID < 1:
+		return fmt.Errorf("pid %d: must be positive", *c.PID)
 	case c.For < 0:
 		return fmt.Errorf("--for %s: must not be negative", c.For)
 	case c.For > time.Hour:
 		return fmt.Errorf("--for %s: must be at most an hour", c.For)
 	}
-	return nil
+	return c.podFlag.validate()
 }
 
 // Run looks and reports.
 func (c *waitCmd) Run(ctx context.Context, s *streams) error {
-	// Not in Validate: that comes before a missing argument is noticed.
-	if c.PID < 1 {
-		return fmt.Errorf("wait: pid %d: must be positive", c.PID)
+	pid := value(c.PID)
+	if c.Pod != nil {
+		var err error
+		if pid, err = c.inPod(ctx); err != nil {
+			return fmt.Errorf("wait: %w", err)
+		}
 	}
-	o, err := wait.NewReader(host.Default()).Look(ctx, c.PID, c.For)
+	o, err := wait.NewReader(host.Default()).Look(ctx, pid, c.For)
 	switch {
 	case errors.Is(err, wait.ErrNoProcess):
-		return fmt.Errorf("wait: there is no process with pid %d", c.PID)
+		return fmt.Errorf("wait: there is no process with pid %d", pid)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("wait: %w (needs root, or CAP_SYS_PTRACE)", err)
 	case err != nil:
@@ -74,6 +87,51 @@ func (c *waitCmd) Run(ctx context.Context, s *streams) error {
 		return exit(exitFailed)
 	}
 	return nil
+}
+
+// inPod is the first process of the container that was asked for. Where several are meant
+// the error names them.
+func (c *waitCmd) inPod(ctx context.Context) (int, error) {
+	pods := c.start(ctx)
+	defer pods.Close()
+	ids, err := c.find(ctx, pods)
+	if err != nil {
+		return 0, err
+	}
+	procs, _ := host.Default().Processes()
+	first := firstOf(procs, ids)
+	var names []string
+	for id := range first {
+		w := pods.Container(id, time.Now().UnixNano())
+		names = append(names, w.String()+"/"+w.Container)
+	}
+	slices.Sort(names)
+	switch len(first) {
+	case 0:
+		return 0, fmt.Errorf("no process runs in %q", c.ref())
+	case 1:
+		for _, p := range first {
+			return p.PID, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is %d containers: give one of --pod %s", c.ref(), len(first), strings.Join(names, ", --pod "))
+}
+
+// firstOf are the first processes of containers, by the container: those that began it, not
+// those that somebody started in it later. A lower number alone may have come later.
+func firstOf(procs []host.ProcSample, ids string) map[string]*host.ProcSample {
+	first := map[string]*host.ProcSample{}
+	in := observe.Filter{Container: ids}
+	for i := range procs {
+		p := &procs[i]
+		if p.Container == "" || observe.UsersOwn(p.Cgroup) || !in.InContainer(p.Container) {
+			continue
+		}
+		if f := first[p.Container]; f == nil || cmp.Or(cmp.Compare(p.StartTicks, f.StartTicks), cmp.Compare(p.PID, f.PID)) < 0 {
+			first[p.Container] = p
+		}
+	}
+	return first
 }
 
 // nameContainers asks the engines for the names of the containers in chains, if

@@ -92,13 +92,16 @@ type Finding struct {
 	Verdict Verdict `json:"verdict"`
 	// Confidence is how likely it is to be true, 0 to 1: of findings like this one on
 	// incidents that were drawn (docs/scoreboard.md) so many were.
-	Confidence    float64    `json:"confidence"`
-	Role          Role       `json:"role"`
-	ConsequenceOf *ID        `json:"consequence_of"`
-	Subject       Subject    `json:"subject"`
-	Impact        Impact     `json:"impact"`
-	Evidence      []Evidence `json:"evidence"`
-	Fix           Fix        `json:"fix"`
+	Confidence    float64 `json:"confidence"`
+	Role          Role    `json:"role"`
+	ConsequenceOf *ID     `json:"consequence_of"`
+	Subject       Subject `json:"subject"`
+	// Pods are those of one workload that it was found in, the one that loses most, which
+	// is the subject's, first; nil where it was found in one, or in none.
+	Pods     []PodShare `json:"pods,omitempty"`
+	Impact   Impact     `json:"impact"`
+	Evidence []Evidence `json:"evidence"`
+	Fix      Fix        `json:"fix"`
 	// Prove is nil where nothing can be changed to prove it.
 	Prove *Prove `json:"prove,omitempty"`
 
@@ -164,6 +167,14 @@ type Subject struct {
 	Path      string `json:"path,omitempty"`      // configuration file with line, socket path, cgroup
 	// Workload is the pod that it is in, in Kubernetes.
 	Workload observe.Workload `json:"workload,omitzero"`
+}
+
+// PodShare is what a finding does in one pod of several of a workload.
+type PodShare struct {
+	Pod   string   `json:"pod"`
+	PID   int      `json:"pid,omitempty"`
+	Share float64  `json:"share"` // as in Impact, of this pod's
+	Cost  *float64 `json:"cost_s,omitempty"`
 }
 
 // Impact is how much of the trouble the finding explains.

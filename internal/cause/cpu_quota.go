@@ -69,6 +69,10 @@ func (v *View) podOfLimit(c *observe.Cgroup) bool {
 	})
 }
 
+// defaultPeriod is cpu.cfs_period_us where it is not known, in s (kernel/sched/fair.c,
+// default_cfs_period).
+const defaultPeriod = 0.1
+
 // throttledTime is what a quota costs the requests of the services under it.
 type throttledTime struct {
 	requests uint64  // that they answered
@@ -128,28 +132,67 @@ func (v *View) throttledTime(c *observe.Cgroup) throttledTime {
 	return t
 }
 
-// wantedCPUs is the quota that is proposed for a group: as much as its threads ran, or
-// wanted to, and no less than twice what it has.
+// wantedCPUs is the quota that is proposed for a group, which is that of all pods of one
+// workload: as much as it ran on while its quota let it, and no less than twice what it has,
+// in the next step of 0.05, from 1 on 0.1, from 10 on 1.
 func (v *View) wantedCPUs(c *observe.Cgroup) float64 {
-	return min(float64(v.Host.CPUs), max(1, 2*c.QuotaCPUs, math.Ceil(10*v.wantsCPUs(c))/10))
+	ran := 2 * c.QuotaCPUs
+	for _, o := range v.sameLimit(c) {
+		ran = max(ran, v.ranOn(o))
+	}
+	step := 0.05
+	switch {
+	case ran >= 10:
+		step = 1
+	case ran >= 1:
+		step = 0.1
+	}
+	return min(float64(max(v.Host.CPUs, 1)), math.Round(100*step*math.Ceil(ran/step-1e-9))/100)
 }
 
-// wantsCPUs is on how many CPUs the threads of a group ran in the window, or wanted to.
-func (v *View) wantsCPUs(c *observe.Cgroup) float64 {
-	var s float64
-	for _, pid := range c.PIDs {
-		if p := v.Process(pid); p != nil {
-			s += p.CPUSeconds() + p.RunDelaySeconds
+// ranOn is on how many CPUs the threads of a group ran while its quota let them, in the
+// periods in which it was used up: with so many it would not be. throttled_time adds up the
+// CPUs on which threads of it were held back at once.
+func (v *View) ranOn(c *observe.Cgroup) float64 {
+	cpus, period := float64(max(v.Host.CPUs, 1)), float64(c.PeriodNS)/1e9
+	if period == 0 {
+		period = defaultPeriod
+	}
+	held := c.ThrottledSeconds / (float64(c.ThrottledPeriods) * period)
+	if c.ThrottledPeriods == 0 || held <= 0 {
+		return c.QuotaCPUs
+	}
+	held /= min(max(math.Ceil(held), 1), cpus)
+	return min(cpus, c.QuotaCPUs/max(1-held, c.QuotaCPUs/cpus))
+}
+
+// sameLimit lists the groups that one field of a manifest limits: those of a container in the
+// pods of a workload. Of any other group it is the group itself.
+func (v *View) sameLimit(c *observe.Cgroup) []*observe.Cgroup {
+	w := v.holderOfGroup(c).pod.workload()
+	if w.Container == "" {
+		return []*observe.Cgroup{c}
+	}
+	var out []*observe.Cgroup
+	for i := range v.Cgroups {
+		o := v.holderOfGroup(&v.Cgroups[i]).pod.workload()
+		if o.Pod = w.Pod; o == w && v.Cgroups[i].QuotaCPUs == c.QuotaCPUs {
+			out = append(out, &v.Cgroups[i])
 		}
 	}
-	return s / max(v.Window.Seconds, 1)
+	return out
+}
+
+// ranEvidence is what a proposed quota is derived from.
+func (v *View) ranEvidence(c *observe.Cgroup) Evidence {
+	return Evidence{Fact: "CPUs that it ran on while the quota let it, in periods that used the quota up", Value: round(v.ranOn(c)), Limit: c.QuotaCPUs, Unit: "CPUs", Source: "cpu.stat, quota and period"}
 }
 
 // quotaText is a quota as the group's file takes it, in µs.
 func quotaText(c *observe.Cgroup, cpus float64) string {
 	period := c.PeriodNS / 1000
 	if period == 0 {
-		period = 100000
+		period = int64(defaultPeriod * 1e6)
 	}
 	if c.Version == 2 {
 		return fmt.Sprintf("%d %d", int64(cpus*float64(period)), period)
@@ -188,6 +231,7 @@ func quotaFinding(v *View, c *observe.Cgroup, share float64, t throttledTime) Fi
 			Evidence{Fact: "time that its threads could run and the quota held them back", Value: round(t.held), Limit: 1, Unit: "share", Source: "/proc/PID/schedstat, cpu.stat"},
 			Evidence{Fact: "of the requests' time, held back by the quota", Value: round(t.ns / 1e6), Limit: round(whole / 1e6), Unit: "ms", Source: recorded + ", cpu.stat"})
 	}
+	f.Evidence = append(f.Evidence, v.ranEvidence(c))
 	want := v.wantedCPUs(c)
 	if lifted(c) {
 		f.Evidence[2] = Evidence{Fact: "quota at the end of the window", Value: "none: it was lifted", Source: "cpu.max, cpu.cfs_quota_us"}

@@ -389,6 +389,10 @@ var nearMissesOnDrops = []miss{
 		d := dropped(o, "IP_OUTNOROUTES", "__ip_queue_xmit", "", observe.DropData, false, 60)
 		d.NetNS, d.Flows[0] = clientNS+1, observe.DropFlow{Src: "10.9.8.2", Dst: "10.9.8.1", DstPort: webPort, Segments: 60}
 	}), "60 packets were dropped"},
+	{"what connections of a pod still send when its namespace has no process any more", &noRoute, losing(func(o *observe.Observation) {
+		ns(o).PID, ns(o).Name = 0, ""
+		dropped(o, "IP_OUTNOROUTES", "__ip_queue_xmit", "", observe.DropData, false, 90)
+	}), "90 packets were dropped by routing in network namespace 4026532177, which has no process any more"},
 	{"a neighbour that failed, and nobody sends to", &neighbourUnresolved, strangers(func(o *observe.Observation) {
 		ns(o).Neighbours = []observe.Neighbour{{Addr: "10.7.7.7", Interface: "eth0", State: "failed"}}
 		d := dropped(o, "NEIGH_FAILED", "__neigh_event_send", "eth0", "icmp", false, 8)

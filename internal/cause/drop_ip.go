@@ -36,6 +36,14 @@ var noRoute = Cause{
 	Check: checkNoRoute,
 }
 
+// inUse says that a namespace is in use, as far as is known. What connections still send in
+// one that ends with its container or pod has no route, for its devices go first: nobody is
+// to give it one.
+func (v *View) inUse(inode uint64) bool {
+	ns := v.namespaces[inode]
+	return ns == nil || ns.Host || ns.Name != "" || ns.Path != "" || ns.PID != 0
+}
+
 // noWay says that a call failed because there is no route to an address: no packet
 // was ever made then.
 func (v *View) noWay(e *observe.CallError) bool {
@@ -64,6 +72,13 @@ func (v *View) deadEnd(e *observe.CallError, kind string) (found *observe.Route)
 
 func checkNoRoute(v *View) Result {
 	r := checkDrops(v, &dropSpec{layers: []DropLayer{DropRouting}, words: noRouteWords, none: "no packet was without a route"})
+	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool {
+		if f.site == nil || v.inUse(f.site.NetNS) {
+			return false
+		}
+		r.RuledOut = fmt.Sprintf("%s packets were dropped %s, which has no process any more", count(f.site.Packets), v.PlaceOf(f.site))
+		return true
+	})
 	if len(r.Findings) > 0 {
 		return r
 	}

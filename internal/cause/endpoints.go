@@ -26,12 +26,10 @@ var serviceWithoutEndpoints = podCause(ServiceWithoutEndpoints, "A service has n
 			to := &aim{map[*observe.Pod]bool{}, map[netip.Addr]bool{}}
 			to.add(s.IPs)
 			evidence := endpointEvidence(s)
-			for j := range s.Endpoints {
-				if p := v.podBehind(s, &s.Endpoints[j]); p != nil {
-					to.pods[p] = true
-					if len(evidence) < mostPodsShown {
-						evidence = append(evidence, Evidence{Fact: "pod " + p.Name, Value: podState(p), Source: "status.containerStatuses"})
-					}
+			for _, p := range v.podsBehind(s) {
+				to.pods[p] = true
+				if len(evidence) < mostPodsShown {
+					evidence = append(evidence, Evidence{Fact: "pod " + p.Name, Value: podState(p), Source: "status.containerStatuses"})
 				}
 			}
 			text := fmt.Sprintf("none of the %d endpoints of service %s/%s is ready", len(s.Endpoints), s.Namespace, s.Name)
@@ -92,26 +90,29 @@ func (v *View) restartClients(a *aim) []shell.Command {
 const TerminatedBeforeDrain ID = "terminated-before-drain"
 
 var terminatedBeforeDrain = podCause(TerminatedBeforeDrain, "A pod ended before its requests were drained", LayerCall, []Parent{AutoscalerFlapping, NodePressureEviction}, func(v *View) []sign {
-	return v.ofGone(func(p *observe.Pod) bool { return v.endedAt(p) >= 0 && p.DeletedAt <= v.Window.Seconds }, func(p *observe.Pod, s *sign) {
+	return append(v.endingElsewhere(), v.ofGone(func(p *observe.Pod) bool { return v.endedAt(p) >= 0 && p.DeletedAt <= v.Window.Seconds }, func(p *observe.Pod, s *sign) {
 		s.since, s.kinds = p.DeletedAt, tollCut|tollRefused
 		s.text = fmt.Sprintf("asked to end %s into the window", seconds(p.DeletedAt))
 		if p.DeletedAt < 0 {
 			s.text = fmt.Sprintf("asked to end %s before the window", seconds(-p.DeletedAt))
 		}
 		grace := Evidence{Fact: "terminationGracePeriodSeconds of " + p.Name, Value: p.GraceSeconds, Unit: "s", Source: s.at.spec() + ".terminationGracePeriodSeconds"}
-		hooked, took := false, 0.0
+		defer func() { s.evidence = append(s.evidence, grace) }()
+		first := v.firstToEnd(p)
+		if s.at.container = first; first == nil { // its containers are not known
+			first = &observe.PodContainer{}
+		}
+		hooked, took := first.PreStop, 0.0
 		for i := range p.Containers {
-			c := &p.Containers[i]
-			if c.Init {
-				continue
-			}
-			hooked = hooked || c.PreStop
-			if c.State == "terminated" && c.Last.At != 0 {
-				took = max(took, c.Last.At-p.DeletedAt)
-				s.evidence = append(s.evidence, Evidence{Fact: "container " + c.Name + " ended after it was asked to", Value: round(c.Last.At - p.DeletedAt), Unit: "s", Source: "status.containerStatuses"})
+			if c := &p.Containers[i]; hasEnded(c) {
+				e := Evidence{Fact: "container " + c.Name + " ended after it was asked to", Value: round(c.Last.At - p.DeletedAt), Unit: "s", Source: "status.containerStatuses"}
+				if c != first {
+					s.evidence = append(s.evidence, e)
+					continue
+				}
+				s.evidence, took = slices.Insert(s.evidence, 0, e), c.Last.At-p.DeletedAt
 			}
 		}
-		defer func() { s.evidence = append(s.evidence, grace) }()
 		patch := func(hook map[string]any) shell.Command {
 			return s.at.patchContainer("lifecycle.preStop", map[string]any{"lifecycle": map[string]any{"preStop": hook}})
 		}
@@ -127,12 +128,77 @@ var terminatedBeforeDrain = podCause(TerminatedBeforeDrain, "A pod ended before 
 			s.fix.Text = fmt.Sprintf("Let it finish the requests in hand upon SIGTERM, and give it the time. In the manifest: %s.terminationGracePeriodSeconds.", s.at.spec())
 			s.fix.Commands = []shell.Command{s.at.patch(s.at.spec()+".terminationGracePeriodSeconds", map[string]any{"terminationGracePeriodSeconds": want})}
 			return
+		case first.Last.ExitCode == 128+sigkill && took >= float64(p.GraceSeconds)-1: // a hook would only shorten the time
+			s.evidence = append(s.evidence, Evidence{Fact: "its last exit", Value: lastExit(&first.Last, v.Window.Seconds), Source: "status.containerStatuses"})
+			s.fix.Text = "It goes on after SIGTERM until it is killed with requests in hand: let it close its listening socket and idle connections upon SIGTERM, finish, and exit. A shell that is the first process of a container passes no signal on: start the program with exec."
+			s.fix.Commands = []shell.Command{shell.Line("# in the entrypoint of the image: exec the program")}
+			return
 		}
 		s.evidence = slices.Insert(s.evidence, 0, Evidence{Fact: "preStop hook", Value: "none", Source: s.at.field("lifecycle.preStop")})
 		s.fix.Text = fmt.Sprintf("Let it answer until proxies and clients know that it ends: a preStop hook that sleeps. In the manifest: %s.", s.at.field("lifecycle.preStop"))
 		s.fix.Commands = []shell.Command{patch(map[string]any{"sleep": map[string]any{"seconds": drainSeconds}}).Note("Kubernetes 1.30 or later")}
-	})
+	})...)
 })
+
+// endingElsewhere makes a sign of each pod of another node that is about to end: of those the
+// services alone tell, and only the clients of this node.
+func (v *View) endingElsewhere() []sign {
+	var out []sign
+	for i := range v.Kubernetes.Services {
+		sv := &v.Kubernetes.Services[i]
+		for j := range sv.Endpoints {
+			e := &sv.Endpoints[j]
+			if !e.Terminating || e.Node == v.Kubernetes.Node.Name || v.podBehind(sv, e) != nil {
+				continue
+			}
+			p := &observe.Pod{Namespace: sv.Namespace, Name: e.Pod}
+			to := &aim{map[*observe.Pod]bool{}, map[netip.Addr]bool{}}
+			to.add(append([]string{e.Address}, sv.IPs...))
+			for _, l := range v.ledgers {
+				if w := l.Workload; w != nil && l.called() && w.Namespace == sv.Namespace && w.Pod == e.Pod {
+					p.Kind, p.Owner = w.Kind, w.Name
+				}
+			}
+			s := sign{at: inPod{pod: p, node: &observe.KubeNode{Name: e.Node}}, to: to, kinds: tollCut | tollRefused,
+				text:     fmt.Sprintf("pod %s/%s on node %s is about to end", sv.Namespace, e.Pod, e.Node),
+				evidence: append([]Evidence{{Fact: "endpoint of service " + sv.Namespace + "/" + sv.Name, Value: e.Address + ", terminating", Source: "EndpointSlice"}}, endpointEvidence(sv)...)}
+			field := s.at.field("lifecycle.preStop")
+			s.fix.Text = fmt.Sprintf("Let it answer until proxies and clients know that it ends: a preStop hook that sleeps. In the manifest: %s.", field)
+			s.fix.Commands = []shell.Command{s.at.patchContainer("lifecycle.preStop", nil)}
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// hasEnded says that a container, which is no init container, has ended, and when.
+func hasEnded(c *observe.PodContainer) bool {
+	return !c.Init && c.State == "terminated" && c.Last.At != 0
+}
+
+// firstToEnd is the container of a pod that ended first of those that answer requests, as far
+// as that is known: the others are of no use without it, and a sidecar has no hook of its own.
+func (v *View) firstToEnd(p *observe.Pod) *observe.PodContainer {
+	answers := map[*observe.PodContainer]bool{}
+	for _, l := range v.podLedgers().of[p] {
+		for _, pid := range append([]int{l.pid}, l.PIDs...) {
+			if at := v.podOfProcess(pid); at.pod == p && at.container != nil {
+				answers[at.container] = true
+			}
+		}
+	}
+	var first *observe.PodContainer
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		if c.Init || len(answers) > 0 && !answers[c] {
+			continue
+		}
+		if first == nil || hasEnded(c) && (!hasEnded(first) || c.Last.At < first.Last.At) {
+			first = c
+		}
+	}
+	return first
+}
 
 // ofGone makes a sign of the pods of each workload that somebody asked to end and of which is
 // says so; fill completes it for the first of them.
@@ -151,15 +217,17 @@ func (v *View) ofGone(is func(*observe.Pod) bool, fill func(*observe.Pod, *sign)
 			continue
 		}
 		s := sign{at: inPod{pod: p, node: &v.Kubernetes.Node}, to: &aim{map[*observe.Pod]bool{}, map[netip.Addr]bool{}}}
-		if own := slices.IndexFunc(p.Containers, func(c observe.PodContainer) bool { return !c.Init }); own >= 0 {
-			s.at.container = &p.Containers[own]
-		}
 		all := v.replicas(p)
 		for _, o := range pods {
 			if !slices.Contains(all, o) {
 				continue
 			}
 			done[o], s.to.pods[o] = true, true
+			for i := range v.Kubernetes.Services { // what is sent to them goes to it until they know
+				if sv := &v.Kubernetes.Services[i]; slices.Contains(v.podsBehind(sv), o) {
+					s.to.add(sv.IPs)
+				}
+			}
 			if !o.HostNetwork && !v.taken(o) {
 				s.to.add(o.IPs)
 			}

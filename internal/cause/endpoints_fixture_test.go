@@ -119,3 +119,129 @@ var _ = fixturePair(
 		subject: Subject{Kind: "pod"}, minShare: 0.99, fix: `{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":60}}}}`, evidence: "container app ended after it was asked to=30",
 	},
 )
+
+// keptAlive is nginx's calls of an address over connections that it keeps, of which fail are
+// reset at the end of the window.
+func keptAlive(o *observe.Observation, addr string, fail uint64) *observe.Endpoint {
+	e := callsTo(appPort, addr, nginxMaster, "nginx").add(1000, ms, ms, 0, quick).endpoint()
+	if fail > 0 {
+		cutShort(&e, fail)
+		for i := range e.Failed {
+			e.Failed[i].StartNS += o.Window.Start.UnixNano()
+		}
+	}
+	o.Endpoints = append(o.Endpoints, nginxServed().add(1000, ms, ms/20, 0, quick).endpoint(), e)
+	return &o.Endpoints[len(o.Endpoints)-1]
+}
+
+var _ = fixturePair(
+	fires{
+		name: "a client that keeps its connections alive", cause: &terminatedBeforeDrain,
+		inject: func(o *observe.Observation) {
+			inCart(o)
+			left(o, 8, 8.2)
+			serves(o, 0, 0)
+			keptAlive(o, twinIP, 60)
+		},
+		subject: Subject{Kind: "pod"}, minShare: 0.05, fix: `{"lifecycle":{"preStop":{"sleep":{"seconds":10}}},"name":"app"}`, evidence: "preStop hook=none;",
+	},
+	miss{"a client whose connections were closed when idle", &terminatedBeforeDrain, func(o *observe.Observation) {
+		inCart(o)
+		left(o, 8, 8.2)
+		serves(o, 0, 0)
+		keptAlive(o, twinIP, 0)
+	}, "no request to it suffers"},
+)
+
+// sidecar is a proxy next to the app, which is asked at another port and ended when.
+func sidecar(o *observe.Observation, ended float64) *observe.Pod {
+	p, _ := inCart(o)
+	serves(o, 0, 60)
+	p.DeletedAt, p.Ready = 7, false
+	app := &p.Containers[0]
+	app.PreStop, app.State, app.Last = true, "terminated", observe.PodExit{Reason: "Completed", At: 9}
+	p.Containers = append(p.Containers, observe.PodContainer{Name: "proxy", ID: "ee55ff66aa77", Image: "proxy:1", State: "terminated", Last: observe.PodExit{Reason: "Completed", At: ended}})
+	proxy := observe.Process{PID: appPID + 1, PPID: 1, Comm: "proxy", NetNS: serverNS, Container: "ee55ff66aa77", Cgroup: cartGroup[:len(cartGroup)-1]}
+	o.Processes = append(o.Processes, proxy)
+	return p
+}
+
+var _ = fixturePair(
+	fires{
+		name: "a sidecar that ends before the app", cause: &terminatedBeforeDrain,
+		inject: func(o *observe.Observation) {
+			sidecar(o, 7.1)
+			o.Endpoints = append(o.Endpoints, servedAt(15006, cartIP, appPID+1, "proxy").add(1000, ms, ms, 0, quick).endpoint())
+		},
+		subject: Subject{Kind: "pod", PID: appPID}, minShare: 0.05, fix: `{"lifecycle":{"preStop":{"sleep":{"seconds":10}}},"name":"proxy"}`, evidence: "container proxy ended after it was asked to=0.1;",
+	},
+)
+
+var _ = fixturePair(
+	fires{
+		name: "a container that answers nobody ends first", cause: &terminatedBeforeDrain,
+		inject:  func(o *observe.Observation) { sidecar(o, 7.1) },
+		subject: Subject{Kind: "pod", PID: appPID}, minShare: 0.05, fix: `"preStop":{"exec":null,"httpGet":null,"sleep":{"seconds":20}}}`, evidence: "container app ended after it was asked to=2;",
+	},
+)
+
+var _ = fixturePair(
+	fires{
+		name: "an app that ignores SIGTERM", cause: &terminatedBeforeDrain,
+		inject: func(o *observe.Observation) {
+			inCart(o)
+			left(o, -21, 9).Containers[0].Last.ExitCode = 137
+			serves(o, 0, 0)
+			keptAlive(o, twinIP, 60)
+		},
+		subject: Subject{Kind: "pod"}, minShare: 0.05, fix: "exec the program", evidence: "its last exit=Completed, exit code 137",
+	},
+	miss{"an app that is killed when its requests are done", &terminatedBeforeDrain, func(o *observe.Observation) {
+		inCart(o)
+		left(o, -21, 9).Containers[0].Last.ExitCode = 137
+		serves(o, 0, 0)
+		keptAlive(o, twinIP, 0)
+	}, "no request to it suffers"},
+)
+
+// elsewhere is a pod of another node behind the service, which is about to end or not.
+func elsewhere(o *observe.Observation, ends bool, fail uint64) {
+	inCart(o)
+	s := &o.Kubernetes.Services[0]
+	s.Endpoints = append(s.Endpoints, observe.KubeEndpoint{Address: "10.244.2.9", Port: appPort, Pod: "cart-5d9-z", Node: "node-9", Ready: !ends, Serving: true, Terminating: ends})
+	serves(o, 0, 0)
+	keptAlive(o, "10.244.2.9", fail).Workload = &observe.Workload{Namespace: "shop", Pod: "cart-5d9-z", Kind: "Deployment", Name: "cart", Node: "node-9"}
+}
+
+var _ = fixturePair(
+	fires{
+		name: "a pod of another node, of which the client's side is seen", cause: &terminatedBeforeDrain,
+		inject:  func(o *observe.Observation) { elsewhere(o, true, 60) },
+		subject: Subject{Kind: "pod"}, minShare: 0.05, fix: "# in the manifest of 'deploy/cart (ns shop)': 'spec.template.spec.containers[].lifecycle.preStop'", evidence: "endpoint of service shop/cart=10.244.2.9, terminating;",
+	},
+	miss{"a pod of another node that goes on", &terminatedBeforeDrain, func(o *observe.Observation) { elsewhere(o, false, 60) }, "no sign"},
+	miss{"a pod of another node that ends when its requests are done", &terminatedBeforeDrain, func(o *observe.Observation) { elsewhere(o, true, 0) }, "no request to it suffers"},
+)
+
+// leftService is a roll-out of the other replica, which a service had behind it, or not, and
+// calls of the service that are refused.
+func leftService(o *observe.Observation, behind bool) {
+	inCart(o)
+	left(o, 4, 4.2)
+	s := &o.Kubernetes.Services[0]
+	s.Endpoints = s.Endpoints[:1]
+	if behind {
+		s.Left = []string{"cart-5d9-b"}
+	}
+	serves(o, 0, 0)
+	callsInVain(o, cartService, 100, 400)
+}
+
+var _ = fixturePair(
+	fires{
+		name: "a service sends to a pod that is gone already", cause: &terminatedBeforeDrain,
+		inject:  func(o *observe.Observation) { leftService(o, true) },
+		subject: Subject{Kind: "pod"}, minShare: 0.19, fix: `"preStop":{"sleep"`, evidence: "preStop hook=none;",
+	},
+	miss{"a service that had no part in a roll-out refuses", &terminatedBeforeDrain, func(o *observe.Observation) { leftService(o, false) }, "no request to it suffers"},
+)

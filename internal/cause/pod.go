@@ -68,11 +68,13 @@ func (v *View) gone(p *observe.Pod) bool {
 
 // podUID is the pod that a control group's path names: ".../pod<UID>/...", and with
 // systemd's driver ".../kubepods-burstable-pod<UID>.slice/...", in which "_" stands for
-// "-" (pkg/kubelet/cm/cgroup_manager_linux.go of Kubernetes).
+// "-" (pkg/kubelet/cm/cgroup_manager_linux.go of Kubernetes). A --cgroup-root stands before
+// "kubepods" too, as kind's "kubelet-kubepods-…"; and a runtime with the other driver than the
+// kubelet's makes "kubepods-…-pod<UID>.slice:cri-containerd:<id>".
 func podUID(path string) string {
 	for part := range strings.SplitSeq(path, "/") {
-		part = strings.TrimSuffix(part, ".slice")
-		if strings.HasPrefix(part, "kubepods") {
+		part, _, _ = strings.Cut(part, ".slice")
+		if strings.Contains(part, "kubepods-") {
 			part = part[strings.LastIndexByte(part, '-')+1:]
 		}
 		if uid, ok := strings.CutPrefix(part, "pod"); ok && uid != "" {

@@ -12,6 +12,7 @@ const (
 	cartID    = "aa11bb22cc33"
 	cartGroup = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0f1e2d3c_4b5a_4678_9a0b_c1d2e3f40516.slice/cri-containerd-aa11bb22cc33" +
 		"44dd55ee66ff77008899aabbccddeeff00112233445566778899.scope"
+	outerID                     = "4455667788990011223344556677889900112233445566778899aabbccddeeff" // of a container that a node runs in
 	cartIP, twinIP, cartService = "10.244.1.7", "10.244.1.8", "10.96.0.40"
 )
 
@@ -100,13 +101,13 @@ var _ = fixturePair(
 			o.Cgroups[1].Path = cartGroup[:strings.LastIndexByte(cartGroup, '/')]
 		},
 		subject: Subject{Kind: "cgroup", PID: appPID, Path: cartGroup}, minShare: 0.5,
-		fix: "kubectl -n shop set resources deployment/cart -c app --limits=cpu=1",
+		fix: "kubectl -n shop set resources deployment/cart -c app --limits=cpu=1.2", evidence: "CPUs that it ran on while the quota let it, in periods that used the quota up=1.188",
 	},
 )
 
 // throttledIn has the quota of a group hold the app back.
 func throttledIn(o *observe.Observation, c *observe.Cgroup) {
-	c.QuotaCPUs, c.QuotaFile, c.PeriodNS, c.Periods, c.ThrottledPeriods, c.ThrottledSeconds = 0.5, "/sys/fs/cgroup/cart/cpu.max", 1e8, 100, 95, 8
+	c.QuotaCPUs, c.QuotaFile, c.PeriodNS, c.Periods, c.ThrottledPeriods, c.ThrottledSeconds = 0.5, "/sys/fs/cgroup/cart/cpu.max", 1e8, 100, 95, 5.5
 	p := process(o, appPID)
 	p.UserSeconds, p.RunDelaySeconds = 2, 8
 	with(o, servedAt(appPort, cartIP, appPID, "app").add(100, ms, ms, 0, computed))
@@ -221,10 +222,27 @@ var _ = fixturePair(
 // TestPodUID: paths of both drivers of the kubelet's control groups, and what is none.
 func TestPodUID(t *testing.T) {
 	for path, want := range map[string]string{
-		cartGroup:                         cartUID,
-		"/kubepods/burstable/pod12-34/ab": "12-34",
-		"/kubepods.slice/kubepods-podab_cd.slice/crio-1.scope": "ab-cd",
-		"/machine.slice/libpod-abc.scope/container":            "",
+		cartGroup:                               cartUID,
+		"/kubepods/burstable/pod12-34/ab":       "12-34",
+		"/kubepods/pod12-34/ab":                 "12-34", // Guaranteed
+		"/kubepods/besteffort/pod12-34/crio-ab": "12-34",
+		// CRI-O; crun makes a group below the scope, and the monitor has one next to it.
+		"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod12_34.slice/crio-ab.scope/container":    "12-34",
+		"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod12_34.slice/crio-conmon-ab.scope":       "12-34",
+		"/system.slice/containerd.service/kubepods-burstable-pod12_34.slice:cri-containerd:ab":                    "12-34",                            // containerd with the other driver
+		"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podd41d8cd98f00b204e9800998ecf8427e.slice/x": "d41d8cd98f00b204e9800998ecf8427e", // a static pod
+		// kind with both drivers, minikube with Docker as its driver, a --cgroup-root.
+		"/docker/" + outerID + "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod12_34.slice/cri-containerd-ab.scope": "12-34",
+		"/docker/" + outerID + "/kubelet/kubepods/besteffort/pod12-34/ab":                                                    "12-34",
+		"/system.slice/docker-" + outerID + ".scope/kubepods.slice/kubepods-pod12_34.slice/docker-ab.scope":                  "12-34",
+		"/site.slice/site-kubepods.slice/site-kubepods-burstable.slice/site-kubepods-burstable-pod12_34.slice/crio-ab.scope": "12-34",
+		"/../../kubelet-kubepods-pod12_34.slice/cri-containerd-ab.scope":                                                     "12-34", // from a control group namespace
+		"/docker/" + outerID + "/init.scope":                                                                                 "",
+		"/kubepods.slice":                                                                                                    "",
+		"/kubepods.slice/kubepods-burstable.slice":                                                                           "",
+		"/system.slice/kubepods-monitor.service":                                                                             "",
+		"/kubepods.slice/kubepods-podab_cd.slice/crio-1.scope":                                                               "ab-cd",
+		"/machine.slice/libpod-abc.scope/container":                                                                          "",
 		"/podium":                     "ium", // known to no pod
 		"/system.slice/nginx.service": "",
 		"":                            "",
@@ -290,11 +308,37 @@ func TestRootOfProbeKills(t *testing.T) {
 	}{
 		{"its own limit", quota.Findings[0], true},
 		{"another group's", Finding{Cause: CPUQuotaThrottled, class: cpuQuotaThrottled.Class, Subject: Subject{Kind: "cgroup", Path: "/other"}}, false},
+		{"an autoscaler of the workload", Finding{Cause: AutoscalerFlapping, class: autoscalerFlapping.Class, Subject: Subject{Kind: "pod", Workload: observe.Workload{Namespace: "shop", Kind: "Deployment", Name: "cart"}}}, true},
+		{"an autoscaler of another one", Finding{Cause: AutoscalerFlapping, class: autoscalerFlapping.Class, Subject: Subject{Kind: "pod", Workload: observe.Workload{Namespace: "shop", Kind: "Deployment", Name: "stock"}}}, false},
 		{"full CPUs", Finding{Cause: CPUSaturated, class: cpuSaturated.Class, Subject: Subject{Kind: "process", PID: hog}}, true},
 		{"a kill elsewhere", Finding{Cause: ContainerOOMKilled, class: containerOOMKilled.Class, Subject: Subject{Kind: "process", PID: hog, Path: "/other"}}, false},
 	} {
 		if got := to(&c.f); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+// TestServiceWhosePodLeft: a service that has nobody behind it when the window ends had a pod
+// in it: what became of that one is why, and calls of the service are calls of it.
+func TestServiceWhosePodLeft(t *testing.T) {
+	o := healthy()
+	p, _ := inCart(o)
+	sv := &o.Kubernetes.Services[0]
+	sv.Endpoints, sv.Left = nil, []string{"cart-5d9-a", "cart-unknown"}
+	serves(o, 0, 0)
+	callsInVain(o, cartService, 400, 0)
+	event(o, 5, "Evicted", p.Name, "The node was low on resource: memory.")
+	v := NewView(o)
+	without, evicted := serviceWithoutEndpoints.Judge(v), nodePressureEviction.Judge(v)
+	if len(without.Findings) != 1 || len(evicted.Findings) != 1 {
+		t.Fatalf("%s; %s", without.RuledOut, evicted.RuledOut)
+	}
+	if f := &without.Findings[0]; !f.MayFollow(&evicted.Findings[0]) || !strings.Contains(evidence(f), "pod cart-5d9-a=") {
+		t.Errorf("it does not follow from the eviction: %s", evidence(f))
+	}
+	sv.Left = nil
+	if f := &serviceWithoutEndpoints.Judge(NewView(o)).Findings[0]; f.MayFollow(&evicted.Findings[0]) {
+		t.Error("it follows from what became of a pod that never was behind it")
 	}
 }

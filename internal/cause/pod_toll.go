@@ -27,7 +27,7 @@ func (v *View) aimAt(pods ...*observe.Pod) *aim {
 	}
 	for i := range v.Kubernetes.Services {
 		s := &v.Kubernetes.Services[i]
-		if slices.ContainsFunc(s.Endpoints, func(e observe.KubeEndpoint) bool { return a.pods[v.podBehind(s, &e)] }) {
+		if slices.ContainsFunc(v.podsBehind(s), func(p *observe.Pod) bool { return a.pods[p] }) {
 			a.add(s.IPs)
 		}
 	}
@@ -45,6 +45,21 @@ func (a *aim) add(ips []string) {
 // podBehind is the pod of this node behind an endpoint of a service, or nil.
 func (v *View) podBehind(s *observe.KubeService, e *observe.KubeEndpoint) *observe.Pod {
 	return v.pods().byName[[2]string{s.Namespace, e.Pod}]
+}
+
+// podsBehind are the pods of this node that are behind a service, or were in the window.
+func (v *View) podsBehind(s *observe.KubeService) (out []*observe.Pod) {
+	for i := range s.Endpoints {
+		if p := v.podBehind(s, &s.Endpoints[i]); p != nil {
+			out = append(out, p)
+		}
+	}
+	for _, name := range s.Left {
+		if p := v.pods().byName[[2]string{s.Namespace, name}]; p != nil {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 func (a *aim) has(v *View, l *ledger) bool {
@@ -266,6 +281,13 @@ func (v *View) inPods(a *aim) func(*Finding) bool {
 		at := v.podOfSubject(&p.Subject)
 		if at.pod != nil && slices.ContainsFunc(v.replicas(at.pod), func(o *observe.Pod) bool { return a.pods[o] }) {
 			return true
+		}
+		if w := &p.Subject.Workload; at.pod == nil && w.Name != "" { // about the workload as such, as an autoscaler's
+			for o := range a.pods {
+				if o.Namespace == w.Namespace && o.Kind == w.Kind && o.Owner == w.Name {
+					return true
+				}
+			}
 		}
 		// A limit, and a process that was killed, are those of one container.
 		return p.Subject.Kind != "cgroup" && !p.is(ClassLimit|ClassKill) && (p.is(ClassMachine) || slices.ContainsFunc(v.stake(p), func(l *ledger) bool { return a.has(v, l) }))

@@ -544,6 +544,7 @@ const (
 const (
 	recentlyUnready = -900 // s into the window: a pod that became unready earlier is a state, not a fault of now
 	longestProbe    = 30   // s that a probe is proposed to allow
+	synsAgain       = 4    // s: until a SYN that was retransmitted twice has its answer (TCP_TIMEOUT_INIT is 1 s, and doubles)
 	drainSeconds    = 10   // that a preStop hook sleeps: proxies know by then that a pod ends
 	startsWithin    = 5    // s in which a pod may start
 	flapsLeast      = 2    // changes of direction of an autoscaler

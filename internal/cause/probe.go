@@ -23,7 +23,11 @@ var livenessProbeKills = podCause(LivenessProbeKills, "The liveness probe kills 
 			return sign{}, false
 		}
 		text := fmt.Sprintf("ended by the kubelet %s into the window, for a probe that waits %s", seconds(max(when, 0)), seconds(float64(p.TimeoutSeconds)))
-		fix := Fix{Text: fmt.Sprintf("Give the probe more time than requests take, and let it ask only whether the process is stuck. In the manifest: %s.", at.field("livenessProbe.timeoutSeconds")),
+		advice := "Give the probe more time than requests take, and let it ask only whether the process is stuck."
+		if p.Kind == "tcp" {
+			advice = "Find what fills the accept queue, and give the probe the time in which a dropped SYN is retransmitted."
+		}
+		fix := Fix{Text: fmt.Sprintf("%s In the manifest: %s.", advice, at.field("livenessProbe.timeoutSeconds")),
 			Commands: []shell.Command{at.probeCommand("livenessProbe", p, s)}}
 		return sign{at: at, text: text, to: v.aimAt(at.pod), kinds: tollCut | tollRefused, evidence: append([]Evidence{killed}, v.exitEvidence(at)...), fix: fix}, true
 	})
@@ -91,13 +95,15 @@ func (v *View) probes(kind string, look func(inPod, *observe.Probe, *slowness) (
 			}
 			limit := seconds(float64(probe.TimeoutSeconds))
 			switch {
+			case probe.Kind == "tcp": // the kernel answers for a process that is merely slow
+				s.unless = v.roomFor(at.pod, probe.Port, &s)
 			case slow.l == nil || slow.requests < fewRequests:
 				s.unless = "it answered no request"
 			case !slow.l.enough(slow.late) || ratio(slow.late, slow.requests) < noiseShare:
 				s.unless = fmt.Sprintf("%s of %s took longer than %s", count(slow.late), slow.l.all(), limit)
 			}
 			allowed := Evidence{Fact: "time that the " + kind + " probe allows", Value: probe.TimeoutSeconds, Unit: "s", Source: at.field(kind + "Probe.timeoutSeconds")}
-			if slow.l != nil {
+			if slow.l != nil && probe.Kind != "tcp" {
 				// What the probe met, and why: the two that convince.
 				s.evidence = slices.Insert(s.evidence, 1, Evidence{Fact: fmt.Sprintf("requests on %s that took longer than %s", slow.l.name(), limit), Value: slow.late, Limit: slow.requests, Unit: "requests", Source: recorded})
 				s.evidence = append(s.evidence, allowed,
@@ -107,6 +113,24 @@ func (v *View) probes(kind string, look func(inPod, *observe.Probe, *slowness) (
 		}
 	}
 	return out
+}
+
+// roomFor says why a connection to a port of a pod was accepted in time: its accept queue had
+// room. Empty where it had none, of which it adds the evidence.
+func (v *View) roomFor(p *observe.Pod, port int, s *sign) string {
+	for _, service := range v.Services {
+		for _, l := range service.Listeners {
+			if l.Port != port || v.podOfProcess(l.PID).pod != p {
+				continue
+			}
+			if l.Drops < fewAffected {
+				return fmt.Sprintf("the probe only connects, and the accept queue of port %d had room: %s", port, ofLimit(l.QueuePeak, l.Limit, "connections"))
+			}
+			s.evidence = slices.Insert(s.evidence, 1, Evidence{Fact: fmt.Sprintf("connection attempts dropped at port %d, which the probe connects to", port), Value: l.Drops, Unit: "SYNs", Source: "sock_diag sk_drops"})
+			return ""
+		}
+	}
+	return fmt.Sprintf("the probe only connects, and of port %d nothing is known", port)
 }
 
 // slownessOf compares the requests of a container with the time that a probe allows: those
@@ -153,7 +177,9 @@ const (
 // requests take.
 func (at inPod) probeCommand(field string, p *observe.Probe, s *slowness) shell.Command {
 	want := p.TimeoutSeconds + 1
-	if s.l != nil {
+	if p.Kind == "tcp" {
+		want = max(want, synsAgain)
+	} else if s.l != nil {
 		want = max(want, min(int(math.Ceil(2e-9*float64(s.l.Total.Quantile(0.99)))), longestProbe))
 	}
 	return at.patchContainer(field, map[string]any{field: map[string]any{"timeoutSeconds": want, "failureThreshold": max(p.FailureThreshold, 3)}})

@@ -48,6 +48,74 @@ var _ = fixturePair(
 	}, "no sign"},
 )
 
+// probed is a pod that was ended for a liveness probe of another kind, with slow requests.
+func probed(o *observe.Observation, kind string, late int) *observe.Pod {
+	p, _ := inCart(o)
+	p.Containers[0].Liveness = &observe.Probe{Kind: kind, Port: appPort, TimeoutSeconds: 1, PeriodSeconds: 5, FailureThreshold: 3}
+	restarted(&p.Containers[0])
+	serves(o, late, 60)
+	event(o, 6, "Killing", "cart-5d9-a", "Container app failed liveness probe, will be restarted")
+	return p
+}
+
+// appListener is where the app listens.
+func appListener(o *observe.Observation) *observe.Listener {
+	for i := range ns(o).Listeners {
+		if l := &ns(o).Listeners[i]; l.Port == appPort {
+			return l
+		}
+	}
+	panic("the app listens nowhere")
+}
+
+var _ = fixturePair(
+	fires{
+		name: "a tcpSocket probe at a full accept queue", cause: &livenessProbeKills,
+		inject: func(o *observe.Observation) {
+			probed(o, "tcp", 200)
+			l := appListener(o)
+			l.Drops, l.QueuePeak, l.Limit = 400, 129, 128
+		},
+		subject: Subject{Kind: "pod", PID: appPID, Port: appPort}, minShare: 0.05, fix: `{"livenessProbe":{"failureThreshold":3,"timeoutSeconds":4},"name":"app"}`,
+		evidence: "connection attempts dropped at port 8000, which the probe connects to=400;",
+	},
+	miss{"a tcpSocket probe, which the kernel answers for a slow process", &livenessProbeKills, func(o *observe.Observation) { probed(o, "tcp", 200) }, "the probe only connects, and the accept queue of port 8000 had room"},
+	miss{"a tcpSocket probe of a port where nobody listens", &livenessProbeKills, func(o *observe.Observation) {
+		probed(o, "tcp", 200).Containers[0].Liveness.Port = 1
+	}, "of port 1 nothing is known"},
+)
+
+var _ = fixturePair(
+	fires{
+		name: "an exec probe of a slow pod", cause: &livenessProbeKills,
+		inject:  func(o *observe.Observation) { probed(o, "exec", 200).Containers[0].Liveness.Port = 0 },
+		subject: Subject{Kind: "pod", PID: appPID, Port: appPort}, minShare: 0.05, fix: `"timeoutSeconds":6`, evidence: "requests on :8000 that took longer than 1 s=200;",
+	},
+	miss{"an exec probe whose command fails by itself", &livenessProbeKills, func(o *observe.Observation) { probed(o, "exec", 0) }, "took longer than 1 s"},
+)
+
+var _ = fixturePair(
+	fires{
+		name: "a grpc probe makes a slow pod unready", cause: &readinessProbeUnlists,
+		inject: func(o *observe.Observation) {
+			p, _ := inCart(o)
+			o.Kubernetes.Pods = o.Kubernetes.Pods[:1]
+			p.Containers[0].Readiness.Kind = "grpc"
+			p.Ready, p.ReadySince, p.Containers[0].Ready = false, 3, false
+			serves(o, 200, 0)
+			callsInVain(o, cartService, 400, 100)
+		},
+		subject: Subject{Kind: "pod", PID: appPID}, minShare: 0.79, fix: "readinessProbe.timeoutSeconds", evidence: "requests on :8000 that took longer than 1 s=200;",
+	},
+	miss{"a readiness probe that only connects", &readinessProbeUnlists, func(o *observe.Observation) {
+		p, _ := inCart(o)
+		p.Containers[0].Readiness.Kind = "tcp"
+		p.Ready, p.ReadySince = false, 3
+		serves(o, 200, 0)
+		callsInVain(o, cartService, 400, 100)
+	}, "had room"},
+)
+
 var _ = fixturePair(
 	fires{
 		name: "nothing but the kubelet's status tells of the kill", cause: &livenessProbeKills,

@@ -17,7 +17,10 @@ var slowStart = Cause{
 	Layer: LayerMachine,
 	Class: ClassMachine | ClassLimit | ClassKill,
 	Needs: []observe.Kind{observe.KindCgroup, observe.KindProcess, observe.KindConnects},
-	Check: checkSlowStart,
+	// A container that its limit holds back is ended for its probe, and starts anew.
+	ConsequenceOf: []Parent{CPUQuotaThrottled},
+	Folds:         true,
+	Check:         checkSlowStart,
 }
 
 // starting is a control group whose processes have just begun.
@@ -147,6 +150,14 @@ func (v *View) startFinding(s *starting, waiting float64) Finding {
 	h := v.holderOfGroup(c)
 	f := supported(Subject{Kind: "cgroup", PID: s.main.PID, Comm: s.main.Comm, NetNS: s.main.NetNS, Path: c.Path})
 	f.Weight, f.uncounted = 1, true
+	f.MayFollow = func(p *Finding) bool {
+		at := h.pod
+		if at.container == nil || at.container.Restarts == 0 {
+			return false
+		}
+		was := v.podOfSubject(&p.Subject)
+		return was.pod == at.pod && was.container != nil && was.container.Name == at.container.Name
+	}
 	so := fmt.Sprintf("it does not listen yet, %s after it began", seconds(v.Window.Seconds-s.main.StartedAt))
 	switch {
 	case s.since > 0:
@@ -170,19 +181,12 @@ func (v *View) startFinding(s *starting, waiting float64) Finding {
 
 // quotaFix raises a quota so far that the service starts within seconds.
 func (v *View) quotaFix(f *Finding, c *observe.Cgroup, h holder) {
-	want := min(float64(max(v.Host.CPUs, 1)), max(1, 2*c.QuotaCPUs))
+	want := v.wantedCPUs(c)
+	f.Evidence = append(f.Evidence, v.ranEvidence(c))
 	f.Fix.Text = fmt.Sprintf("Raise the quota of %s from %.3g to %.3g CPUs, at least for its start.%s", h.text, c.QuotaCPUs, want, h.setsWhere())
-	period := c.PeriodNS / 1000
-	if period == 0 {
-		period = 100000
-	}
-	value := fmt.Sprintf("%d", int64(want*float64(period)))
-	if c.Version == 2 {
-		value = fmt.Sprintf("%d %d", int64(want*float64(period)), period)
-	}
 	file := c.QuotaFile
 	if c.EndedIn {
 		file = ""
 	}
-	h.raise(&f.Fix, file, value, cpuSetting(want))
+	h.raise(&f.Fix, file, quotaText(c, want), cpuSetting(want))
 }

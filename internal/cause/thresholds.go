@@ -216,6 +216,7 @@ var thresholds = map[string]any{
 	"hungLeast":         float64(hungLeast),
 	"recentlyUnready":   float64(recentlyUnready),
 	"longestProbe":      float64(longestProbe),
+	"synsAgain":         float64(synsAgain),
 	"drainSeconds":      float64(drainSeconds),
 	"startsWithin":      float64(startsWithin),
 	"flapsLeast":        float64(flapsLeast),

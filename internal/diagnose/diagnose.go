@@ -105,6 +105,7 @@ func (j *judging) conclude(v *cause.View, r *Report, catalogue []cause.Cause) {
 			v.LeaveOutDead(&r.Findings[i])
 		}
 	})
+	j.do(func() { r.Findings = rank(joinReplicas(r.Findings), catalogue) })
 	j.do(func() { r.Changes = changes(v, len(r.Findings) > 0) })
 	if j.ended != "" {
 		r.NotChecked = append(r.NotChecked, Excluded{"consequences", "what the findings cost, which follows from which and what they are proved by may be missing: " + j.ended})

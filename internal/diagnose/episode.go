@@ -23,9 +23,9 @@ type Identity struct {
 }
 
 // IdentityOf is a finding's cause and subject. A service that is known by its
-// port may have got another process.
+// port may have got another process, and a workload another pod.
 func IdentityOf(f *cause.Finding) Identity {
-	id := Identity{f.Cause, f.Subject}
+	id := Identity{f.Cause, replicated(f.Subject)}
 	if id.subject.Port != 0 {
 		id.subject.PID = 0
 	}

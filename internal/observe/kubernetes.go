@@ -176,6 +176,9 @@ type KubeService struct {
 	// Selects is whether it has a selector: without one somebody else writes its endpoints.
 	Selects   bool           `json:"selects,omitempty"`
 	Endpoints []KubeEndpoint `json:"endpoints,omitempty"`
+	// Left are the names of the pods of this node that were behind it and are no more, since
+	// the window began.
+	Left []string `json:"left,omitempty"`
 	// EndpointsKnown says that Endpoints was read, so that none means none.
 	EndpointsKnown bool `json:"endpoints_known,omitempty"`
 }

@@ -2,12 +2,13 @@ package observe
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // WorkloadRef names pods as people do: NAMESPACE/POD, or NAMESPACE/KIND/NAME with the
-// short kinds of kubectl.
-type WorkloadRef struct{ Namespace, Kind, Name string }
+// short kinds of kubectl; and one of their containers behind another slash.
+type WorkloadRef struct{ Namespace, Kind, Name, Container string }
 
 var shortKinds = map[string]string{
 	"po": "Pod", "pod": "Pod", "pods": "Pod", "deploy": "Deployment", "deployment": "Deployment", "deployments": "Deployment",
@@ -16,24 +17,29 @@ var shortKinds = map[string]string{
 }
 
 // ParseWorkloadRef reads such a name. Of NAMESPACE/NAME the kind is empty: it may be that
-// of a pod or of what controls it.
+// of a pod or of what controls it. A name that is a kind is one: shop/job/x is a Job.
 func ParseWorkloadRef(s string) (WorkloadRef, error) {
+	var r WorkloadRef
 	parts := strings.Split(s, "/")
-	r := WorkloadRef{Namespace: parts[0], Name: parts[len(parts)-1]}
-	if len(parts) < 2 || len(parts) > 3 || r.Namespace == "" || r.Name == "" {
-		return r, fmt.Errorf("%q: give NAMESPACE/POD, or NAMESPACE/KIND/NAME as shop/deploy/cart", s)
-	}
-	if len(parts) == 3 {
-		if r.Kind = shortKinds[strings.ToLower(parts[1])]; r.Kind == "" {
-			return r, fmt.Errorf("%q: %q is no kind of workload (deploy, sts, ds, job, cj, pod)", s, parts[1])
+	r.Namespace, parts = parts[0], parts[1:]
+	if len(parts) > 1 {
+		if r.Kind = shortKinds[strings.ToLower(parts[0])]; r.Kind != "" {
+			parts = parts[1:]
 		}
+	}
+	if len(parts) == 0 || len(parts) > 2 || r.Namespace == "" || slices.Contains(parts, "") {
+		return r, fmt.Errorf("%q: give NAMESPACE/POD, or NAMESPACE/KIND/NAME as shop/deploy/cart (deploy, sts, ds, job, cj, pod), and /CONTAINER where only one is meant", s)
+	}
+	r.Name = parts[0]
+	if len(parts) == 2 {
+		r.Container = parts[1]
 	}
 	return r, nil
 }
 
 // Is says whether a pod is one of those that are named.
 func (r WorkloadRef) Is(w *Workload) bool {
-	if w.Namespace != r.Namespace {
+	if w.Namespace != r.Namespace || r.Container != "" && w.Container != r.Container {
 		return false
 	}
 	pod, controller := w.Pod == r.Name, w.Name == r.Name
@@ -55,11 +61,8 @@ func (k *Kubernetes) ContainersOf(r WorkloadRef) string {
 	var ids []string
 	for i := range k.Pods {
 		p := &k.Pods[i]
-		if !r.Is(&Workload{Namespace: p.Namespace, Pod: p.Name, Kind: p.Kind, Name: p.Owner}) {
-			continue
-		}
 		for _, c := range p.Containers {
-			if c.ID != "" {
+			if w := p.Workload(c.Name, &k.Node); c.ID != "" && r.Is(&w) {
 				ids = append(ids, c.ID)
 			}
 		}

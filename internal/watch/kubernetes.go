@@ -25,7 +25,7 @@ func (k *kubernetes) stop(s *session) {
 		return
 	}
 	k.answer = make(chan pods, 1)
-	q := kube.Query{Start: s.out.Window.Start, Containers: map[string]bool{}, Peers: map[netip.Addr]bool{}}
+	q := kube.Query{Start: s.out.Window.Start, Containers: map[string]bool{}, Peers: called(s.out)}
 	in := map[string]int{} // a process of each container
 	for _, list := range [][]host.ProcSample{s.procs, s.last.procs} {
 		for i := range list {
@@ -46,18 +46,36 @@ func (k *kubernetes) stop(s *session) {
 		}
 		return fmt.Sprintf("%d:%d", m.Major, m.Minor)
 	}
-	for i := range s.out.Endpoints {
-		if e := &s.out.Endpoints[i]; e.Side == observe.Called.String() {
-			if a, err := netip.ParseAddr(e.Addr); err == nil {
-				q.Peers[a.Unmap()] = true
-			}
-		}
-	}
 	go func() {
 		var p pods
 		p.known, p.errs = s.opt.Kube.Window(s.ctx, q)
 		k.answer <- p
 	}()
+}
+
+// called is who was called: also in vain, as is what goes to a service that has no endpoint,
+// and the nameservers.
+func called(o *observe.Observation) map[netip.Addr]bool {
+	out := map[netip.Addr]bool{}
+	add := func(addr string) {
+		if a, err := netip.ParseAddr(addr); err == nil {
+			out[a.Unmap()] = true
+		}
+	}
+	for i := range o.Endpoints {
+		if e := &o.Endpoints[i]; e.Side == observe.Called.String() {
+			add(e.Addr)
+		}
+	}
+	for i := range o.Connects {
+		add(o.Connects[i].Addr) // that of a unix socket is none
+	}
+	for i := range o.DNS {
+		for _, server := range o.DNS[i].Servers {
+			add(server.Addr)
+		}
+	}
+	return out
 }
 
 // end takes the answer, and says who the other ends of requests are.

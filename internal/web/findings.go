@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
@@ -30,6 +29,7 @@ type findingJSON struct {
 	Of            string           `json:"of"`
 	Text          string           `json:"text"`
 	Subject       cause.Subject    `json:"subject"`
+	Where         string           `json:"where,omitempty"` // its workload, as the report on a terminal names it
 	Evidence      []cause.Evidence `json:"evidence"`
 	Fix           cause.Fix        `json:"fix"`
 	Prove         *cause.Prove     `json:"prove"`
@@ -54,14 +54,13 @@ type shareJSON struct {
 // maxShares is how many of them are reported for one finding.
 const maxShares = 500
 
-// subjectOf tells subjects apart. A process is known by its name: it may have
-// been started anew between two windows.
-func subjectOf(s *cause.Subject) string {
-	id := *s
-	if id.Comm != "" {
-		id.PID = 0
+// identityOf tells findings apart. A process is known by its name: it may have been started
+// anew between two windows.
+func identityOf(f cause.Finding) diagnose.Identity {
+	if f.Subject.Comm != "" {
+		f.Subject.PID = 0
 	}
-	return strings.Join([]string{id.Kind, count(id.NetNS), count(id.PID), id.Comm, count(id.Port), id.Addr, id.Interface, id.Rule, id.Container, id.Path}, "\x00")
+	return diagnose.IdentityOf(&f)
 }
 
 // slack is how far apart windows may be that are next to each other: one begins
@@ -90,12 +89,12 @@ func windowSpans(windows []store.Window, findings []store.Finding) []timeRange {
 // Weight and cost are those of the windows in a range.
 func merge(found []store.Finding, spans []timeRange, r timeRange) []*findingJSON {
 	slices.SortStableFunc(found, func(a, b store.Finding) int { return a.Start.Compare(b.Start) })
-	open := map[string]*findingJSON{}
+	open := map[diagnose.Identity]*findingJSON{}
 	var all []*findingJSON
 	for i := range found {
 		f := &found[i]
 		at, _ := slices.BinarySearchFunc(spans, f.Start, func(s timeRange, t time.Time) int { return cmp.Compare(s.from.Sub(t).Truncate(time.Second), 0) })
-		id := string(f.Cause) + "\x00" + subjectOf(&f.Subject)
+		id := identityOf(f.Finding)
 		m := open[id]
 		if m == nil || at > m.last+1 || f.Start.Sub(m.to) > slack {
 			onset, known := diagnose.Onset(&f.Finding, f.Start)
@@ -153,6 +152,7 @@ func (m *findingJSON) ranked() *cause.Finding {
 func (m *findingJSON) tell(f *cause.Finding) {
 	m.Cause, m.Title, m.Role, m.ConsequenceOf, m.Verdict = f.Cause, f.Title, f.Role, f.ConsequenceOf, f.Verdict
 	m.Share, m.Of, m.Text = f.Impact.Share, f.Impact.Of, f.Impact.Text
+	m.Where = f.Subject.Workload.ContainerText()
 	m.Subject, m.Evidence, m.Fix, m.Prove = f.Subject, f.Evidence, f.Fix, f.Prove
 	if m.Evidence == nil {
 		m.Evidence = []cause.Evidence{}

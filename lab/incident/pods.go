@@ -7,8 +7,8 @@ import (
 	"github.com/slowray/slowray/lab/server"
 )
 
-// pods is services in pods of a node whose kubelet is a stand-in: there is no API server,
-// so that nothing tells of services, autoscalers and events.
+// pods is services in pods of a node whose kubelet is a stand-in, and of some the API server too:
+// only that tells of services, autoscalers and events.
 func pods() []Incident {
 	in := func(code string, pod server.Pod) func() server.Setup {
 		pod.Deployment, pod.Container = "cart", "app"
@@ -28,11 +28,10 @@ func pods() []Incident {
 		Faults: []Fault{{Name: "limit", Cause: "cpu-quota-throttled", Says: "spec.template.spec.containers[name=app].resources.limits.cpu",
 			Text: "resources.limits.cpu: 200m", Inject: func(s *server.Setup) { s.Pod.CPUs = 0.2 }}},
 	}, {
-		Name:     "pod-cpu-limit-probe",
-		Summary:  "the CPU limit of a container makes it answer so late that its liveness probe kills it",
-		Setup:    in(computes, server.Pod{Timeout: 1}),
-		Load:     load.Load{Conns: 16, Think: 40 * time.Millisecond},
-		Unsteady: "each restart is a container of its own, throttled, starting or killed when the window ends",
+		Name:    "pod-cpu-limit-probe",
+		Summary: "the CPU limit of a container makes it answer so late that its liveness probe kills it",
+		Setup:   in(computes, server.Pod{Timeout: 1}),
+		Load:    load.Load{Conns: 16, Think: 40 * time.Millisecond},
 		Faults: []Fault{{Name: "limit", Cause: "cpu-quota-throttled", Says: "kubectl -n shop set resources deployment/cart -c app --limits=cpu=",
 			Alongside: []string{"slow-start-on-quota", "liveness-probe-kills"},
 			Text:      "resources.limits.cpu: 100m, with a liveness probe of 1 s", Inject: func(s *server.Setup) { s.Pod.CPUs = 0.1 }}},
@@ -50,5 +49,33 @@ func pods() []Incident {
 		Load:    load.Load{Conns: 20, Think: 20 * time.Millisecond},
 		Faults: []Fault{{Name: "roll-out", Cause: "terminated-before-drain", Alongside: []string{"application-sleep"}, Says: "preStop",
 			Text: "a roll-out every two seconds, without a preStop hook", Inject: func(s *server.Setup) { s.Pod.RollOut = 2 * time.Second }}},
+	}, {
+		Name:    "terminated-deaf",
+		Summary: "a pod after the other is replaced, ignores SIGTERM, and is killed with requests in hand",
+		Setup:   in(brief, server.Pod{Cluster: true, Grace: 1, Deaf: true}),
+		Load:    load.Load{Conns: 20, Think: 20 * time.Millisecond},
+		Faults: []Fault{{Name: "roll-out", Cause: "terminated-before-drain", Alongside: []string{"application-sleep"}, Says: "It goes on after SIGTERM until it is killed",
+			Text: "a roll-out every two seconds of an app that ignores SIGTERM", Inject: func(s *server.Setup) { s.Pod.RollOut = 2 * time.Second }}},
+	}, {
+		Name:    "service-without-endpoints",
+		Summary: "a service selects no pod, and kube-proxy rejects what goes to its address",
+		Setup:   in(brief, server.Pod{Cluster: true}),
+		Load:    load.Load{Conns: 20, Think: 20 * time.Millisecond},
+		Faults: []Fault{{Name: "selector", Cause: "service-without-endpoints", AtClients: true, Alongside: []string{"firewall-reject"}, Says: "kubernetes.io/service-name=cart",
+			Text: "a selector that no pod matches", Inject: func(s *server.Setup) { s.Pod.Unselected = true }}},
+	}, {
+		Name:    "autoscaler-flapping",
+		Summary: "an autoscaler adds a pod and removes one again and again, with requests in hand",
+		Setup:   in(brief, server.Pod{Cluster: true}),
+		Load:    load.Load{Conns: 20, Think: 20 * time.Millisecond},
+		Faults: []Fault{{Name: "autoscaler", Cause: "autoscaler-flapping", Alongside: []string{"terminated-before-drain", "application-sleep"}, Says: "stabilizationWindowSeconds",
+			Text: "behavior.scaleDown.stabilizationWindowSeconds: 0", Inject: func(s *server.Setup) { s.Pod.Flaps, s.Pod.RollOut = true, 2*time.Second }}},
+	}, {
+		Name:    "node-pressure-eviction",
+		Summary: "the kubelet evicts a pod after the other because memory runs out",
+		Setup:   in(brief, server.Pod{Cluster: true}),
+		Load:    load.Load{Conns: 20, Think: 20 * time.Millisecond},
+		Faults: []Fault{{Name: "pressure", Cause: "node-pressure-eviction", Alongside: []string{"application-sleep"}, Says: "Request what the pods use",
+			Text: "MemoryPressure, and an eviction every two seconds", Inject: func(s *server.Setup) { s.Pod.Evict = 2 * time.Second }}},
 	}}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,6 +36,21 @@ type Pod struct {
 	CPUs       float64       // its limit; 0 = none
 	Timeout    int           // s that the liveness probe waits; 0 = no probe
 	RollOut    time.Duration // each so often it is asked to end, and another takes its place; 0 = never
+	Grace      int           // s that it may take to end before it is killed; 0 = 30
+	// Cluster says that an API server tells of it, of a service and of the node, in place of
+	// the kubelet's port.
+	Cluster    bool
+	Unselected bool          // the service selects no pod
+	Flaps      bool          // an autoscaler changes its mind: what RollOut does
+	Evict      time.Duration // each so often the kubelet evicts it, and another takes its place; 0 = never
+	Deaf       bool          // it ignores SIGTERM, as the child of a shell that passes no signal on seems to
+}
+
+// defaultGrace is terminationGracePeriodSeconds where it is not set, in s.
+const defaultGrace = 30
+
+func (p *Pod) grace() time.Duration {
+	return time.Duration(cmp.Or(p.Grace, defaultGrace)) * time.Second
 }
 
 const (
@@ -49,6 +66,8 @@ type kubelet struct {
 	s    *starter
 	args []string // of the program in the container
 
+	api *cluster // nil where there is none
+
 	mu   sync.Mutex
 	pods []*corev1.Pod // the last one is the one that serves
 	proc *sandbox.Proc
@@ -57,19 +76,21 @@ type kubelet struct {
 // pod starts a server as the container of a pod.
 func (s *starter) pod(args ...string) error {
 	k := &kubelet{s: s, args: args}
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", readOnlyPort))
-	if err != nil {
-		return fmt.Errorf("the stand-in for a kubelet: %w", err)
-	}
-	web := &http.Server{Handler: k, ReadHeaderTimeout: time.Second}
-	go web.Serve(l) // until it is closed
-	go func() {
-		select {
-		case <-s.ctx.Done():
-		case <-s.box.Gone():
+	if s.v.Pod.Cluster {
+		var err error
+		if k.api, err = s.cluster(); err == nil {
+			err = k.join()
 		}
-		web.Close()
-	}()
+		if err != nil {
+			return err
+		}
+	} else {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", readOnlyPort))
+		if err != nil {
+			return fmt.Errorf("the stand-in for a kubelet: %w", err)
+		}
+		s.serveUntilGone(l, k)
+	}
 	if err := k.create(); err != nil {
 		return err
 	}
@@ -78,6 +99,19 @@ func (s *starter) pod(args ...string) error {
 		return nil
 	})
 	return nil
+}
+
+// serveUntilGone answers on a socket as long as the sandbox is there.
+func (s *starter) serveUntilGone(l net.Listener, h http.Handler) {
+	web := &http.Server{Handler: h, ReadHeaderTimeout: time.Second}
+	go web.Serve(l) // until it is closed
+	go func() {
+		select {
+		case <-s.ctx.Done():
+		case <-s.box.Gone():
+		}
+		web.Close()
+	}()
 }
 
 func (k *kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -106,11 +140,15 @@ func (k *kubelet) create() error {
 		c.LivenessProbe = &corev1.Probe{TimeoutSeconds: int32(spec.Timeout), PeriodSeconds: int32(probeEvery / time.Second), FailureThreshold: failureThreshold,
 			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt(k.s.v.FrontPort)}}}
 	}
+	addr := k.s.v.ServerAddr
+	if k.api != nil {
+		addr = podIP
+	}
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: podNamespace, Name: name + "-" + uid[:5], UID: types.UID(uid), CreationTimestamp: now, Labels: map[string]string{"pod-template-hash": templateHash},
 			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: name, Controller: &controller}}},
-		Spec: corev1.PodSpec{NodeName: "lab", Containers: []corev1.Container{c}},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: k.s.v.ServerAddr, QOSClass: corev1.PodQOSBurstable,
+		Spec: corev1.PodSpec{NodeName: NodeName, Containers: []corev1.Container{c}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: addr, PodIPs: []corev1.PodIP{{IP: addr}}, QOSClass: corev1.PodQOSBurstable,
 			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}},
 			ContainerStatuses: []corev1.ContainerStatus{{Name: c.Name, Image: c.Image, Ready: true}}},
 	}
@@ -127,8 +165,11 @@ func (k *kubelet) run(p *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	out := filepath.Join(k.s.box.Dir, "container.out")
-	proc, err := k.s.box.Server.Start(k.s.ctx, sandbox.Spec{Args: k.args, Stdout: out, Stderr: out, NoFile: k.s.v.NoFile, Cgroups: groups})
+	out, args := filepath.Join(k.s.box.Dir, "container.out"), k.args
+	if k.s.v.Pod.Deaf {
+		args = append([]string{"env", "--ignore-signal=TERM"}, args...)
+	}
+	proc, err := k.s.box.Server.Start(k.s.ctx, sandbox.Spec{Args: args, Stdout: out, Stderr: out, NoFile: k.s.v.NoFile, Cgroups: groups})
 	if err != nil {
 		return err
 	}
@@ -137,6 +178,7 @@ func (k *kubelet) run(p *corev1.Pod) error {
 	k.proc = proc
 	st := &p.Status.ContainerStatuses[0]
 	st.ContainerID, st.State = "containerd://"+id, corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: began}}
+	k.tell()
 	k.mu.Unlock()
 	return k.s.box.Server.Listening(k.s.ctx, k.s.v.FrontPort)
 }
@@ -144,7 +186,7 @@ func (k *kubelet) run(p *corev1.Pod) error {
 // keep does what a kubelet does until the sandbox ends.
 func (k *kubelet) keep() {
 	spec := &k.s.v.Pod
-	failed, rolled := 0, time.Now()
+	failed, rolled, each := 0, time.Now(), max(spec.RollOut, spec.Evict)
 	for {
 		select {
 		case <-k.s.ctx.Done():
@@ -155,7 +197,7 @@ func (k *kubelet) keep() {
 		}
 		var err error
 		switch {
-		case spec.RollOut > 0 && time.Since(rolled) >= spec.RollOut:
+		case each > 0 && time.Since(rolled) >= each:
 			rolled = time.Now()
 			err = k.replace()
 		case spec.Timeout > 0 && k.probe() != nil:
@@ -179,7 +221,7 @@ func (k *kubelet) probe() error {
 	return err
 }
 
-// end asks the container to, and gives how it did.
+// end asks the container to, kills it when its time is over, and gives how it ended.
 func (k *kubelet) end() (*corev1.ContainerStateTerminated, error) {
 	k.mu.Lock()
 	proc, p := k.proc, k.pods[len(k.pods)-1]
@@ -189,8 +231,17 @@ func (k *kubelet) end() (*corev1.ContainerStateTerminated, error) {
 	if err := proc.Signal(k.s.ctx, syscall.SIGTERM); err != nil {
 		return nil, err
 	}
+	killed := atomic.Bool{}
+	late := time.AfterFunc(k.s.v.Pod.grace(), func() {
+		killed.Store(true)
+		proc.Signal(k.s.ctx, syscall.SIGKILL) // it may have ended just now
+	})
+	defer late.Stop()
 	if _, err := proc.Wait(k.s.ctx); err != nil {
 		return nil, err
+	}
+	if killed.Load() {
+		last.ExitCode = 128 + int32(syscall.SIGKILL)
 	}
 	last.FinishedAt = metav1.Now()
 	return last, nil
@@ -213,11 +264,17 @@ func (k *kubelet) restart() error {
 
 // replace ends the pod, and has another take its place.
 func (k *kubelet) replace() error {
-	grace := int64(30)
-	by := metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second))
+	grace := int64(k.s.v.Pod.grace() / time.Second)
+	by := metav1.NewTime(time.Now().Add(k.s.v.Pod.grace()))
 	k.mu.Lock()
 	p := k.pods[len(k.pods)-1]
-	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &by, &grace
+	if k.s.v.Pod.Evict > 0 {
+		k.event("evicted-"+p.Name, "Pod", p.Name, "Evicted", "The node was low on resource: memory.", time.Now())
+		p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted"
+	} else {
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &by, &grace
+	}
+	k.tell()
 	k.mu.Unlock()
 	last, err := k.end()
 	if err != nil {
@@ -226,6 +283,7 @@ func (k *kubelet) replace() error {
 	k.mu.Lock()
 	st := &p.Status.ContainerStatuses[0]
 	st.State, st.Ready = corev1.ContainerState{Terminated: last}, false
+	k.tell()
 	k.mu.Unlock()
 	return k.create()
 }

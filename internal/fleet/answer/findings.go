@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
@@ -198,29 +199,31 @@ func compareBool(a, b bool) int {
 
 // subjectText names what a finding is about, as far as the origin does not say it.
 func subjectText(x *cause.Subject, o *Origin) string {
-	text := ""
+	var parts []string
 	switch {
 	case x.Comm != "":
-		text = x.Comm
-		pid := x.PID
+		text, pid := x.Comm, x.PID
 		if pid == 0 && x.Comm == o.Comm {
 			pid = o.PID
 		}
 		if pid != 0 {
 			text += fmt.Sprintf(" (pid %d)", pid)
 		}
+		parts = append(parts, text)
 	case x.Addr != "" && x.Port != 0:
-		text = net.JoinHostPort(x.Addr, strconv.Itoa(x.Port))
+		parts = append(parts, net.JoinHostPort(x.Addr, strconv.Itoa(x.Port)))
 	case x.Interface != "":
-		text = x.Interface
+		parts = append(parts, x.Interface)
+	}
+	if in := x.Workload.ContainerText(); in != "" {
+		parts = append(parts, in)
+	} else if x.Container != "" {
+		parts = append(parts, "container "+x.Container)
 	}
 	if x.Path != "" {
-		if text != "" {
-			text += ", "
-		}
-		text += x.Kind + " " + x.Path
+		parts = append(parts, x.Kind+" "+x.Path)
 	}
-	return text
+	return strings.Join(parts, ", ")
 }
 
 func addrPort(k *fleet.Key) string { return net.JoinHostPort(k.Addr, strconv.Itoa(k.Port)) }

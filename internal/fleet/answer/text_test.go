@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/slowray/slowray/internal/cause"
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // The verdict stands first, and last where something was found; and all of it fits.
@@ -60,5 +63,20 @@ func TestProgressGoesOn(t *testing.T) {
 	last = -1
 	if err := NewWatcher(w, progress).Learn(t.Context(), moment(690)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestSubjectNamesTheWorkload: as the report on a terminal does.
+func TestSubjectNamesTheWorkload(t *testing.T) {
+	w := observe.Workload{Namespace: "shop", Pod: "cart-1", Container: "app", Kind: "Deployment", Name: "cart"}
+	for want, s := range map[string]cause.Subject{
+		"cart (pid 7), deploy/cart (ns shop), container app, cgroup /kubepods/x": {Kind: "cgroup", Comm: "cart", PID: 7, Workload: w, Container: "cart-1/app (aa)", Path: "/kubepods/x"},
+		"deploy/cart (ns shop), container app":                                   {Kind: "pod", Workload: w},
+		"cart (pid 7), container shop (3c5a6e1f0c2b)":                            {Kind: "process", Comm: "cart", PID: 7, Container: "shop (3c5a6e1f0c2b)"},
+		"10.0.0.1:80": {Kind: "destination", Addr: "10.0.0.1", Port: 80},
+	} {
+		if got := subjectText(&s, &Origin{}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 func TestContainerAndUnit(t *testing.T) {
-	id := strings.Repeat("0123456789abcdef", 4)
+	id, outer := strings.Repeat("0123456789abcdef", 4), strings.Repeat("fedcba9876543210", 4)
 	for _, c := range []struct{ path, container, unit string }{
 		{"/", "", ""},
 		{"", "", ""},
@@ -19,6 +19,13 @@ func TestContainerAndUnit(t *testing.T) {
 		{"/kubepods-burstable-podaa.slice:cri-containerd:" + id, "0123456789ab", ""},
 		{"/kubepods.slice/kubepods-podaa.slice/crio-" + id + ".scope", "0123456789ab", "crio-" + id + ".scope"},
 		{"/kubepods.slice/kubepods-podaa.slice/crio-conmon-" + id + ".scope", "", "crio-conmon-" + id + ".scope"},
+		{"/kubepods.slice/kubepods-podaa.slice/crio-" + id + ".scope/container", "0123456789ab", "crio-" + id + ".scope"}, // crun
+		{"/kubepods/burstable/pod3f1c4f5a-0000-4000-8000-000000000000/crio-" + id, "0123456789ab", ""},
+		{"/kubepods.slice/kubepods-podaa.slice/docker-" + id + ".scope", "0123456789ab", "docker-" + id + ".scope"},                                                                    // cri-dockerd
+		{"/docker/" + outer + "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-podaa.slice/cri-containerd-" + id + ".scope", "0123456789ab", "cri-containerd-" + id + ".scope"}, // kind
+		{"/docker/" + outer + "/kubelet/kubepods/besteffort/podaa/" + id, "0123456789ab", ""},
+		{"/docker/" + outer + "/system.slice/kubelet.service", outer[:12], "kubelet.service"},
+		{"/system.slice/docker-" + outer + ".scope/kubepods.slice/kubepods-podaa.slice/docker-" + id + ".scope", "0123456789ab", "docker-" + id + ".scope"}, // minikube
 		{"/machine.slice/libpod-" + id + ".scope/container", "0123456789ab", "libpod-" + id + ".scope"},
 		{"/machine.slice/libpod-conmon-" + id + ".scope", "", "libpod-conmon-" + id + ".scope"},
 		{"/docker/0123456789ab", "0123456789ab", ""},

@@ -19,8 +19,10 @@ import (
 	"github.com/slowray/slowray/internal/sense/workload"
 )
 
-// sockets are where runtimes speak CRI.
-var sockets = []string{"/run/containerd/containerd.sock", "/var/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock", "/run/k0s/containerd.sock"}
+// sockets are where runtimes speak CRI: containerd, CRI-O, k3s and RKE2, k0s, MicroK8s, and
+// Docker by cri-dockerd. None goes through /var/run: of another root that link leads here.
+var sockets = []string{"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock", "/run/k0s/containerd.sock",
+	"/var/snap/microk8s/common/run/containerd.sock", "/run/cri-dockerd.sock"}
 
 const (
 	criTimeout = 2 * time.Second // for one answer

@@ -153,12 +153,31 @@ func (s *state) sliceSaid(o *discoveryv1.EndpointSlice, now time.Time, gone bool
 	} else {
 		delete(s.slices, key)
 	}
-	for e, left := range had {
-		if left && e.tag != 0 {
+	for e, gone := range had {
+		if gone && e.tag != 0 {
+			s.leaves(before.service, e.addr, now)
 			s.index.DropAddress(e.addr, workload.Slices, e.tag, now.UnixNano())
 		}
 	}
 	return key
+}
+
+// left is a pod of this node that is behind a service no more.
+type left struct {
+	pod string
+	at  time.Time
+}
+
+const mostLeft = 16 // of a service
+
+// leaves notes who had an address behind a service until now, where it is a pod of this node.
+func (s *state) leaves(service string, a netip.Addr, now time.Time) {
+	w, known := s.index.At(a, now.UnixNano()-1)
+	if !known || w.Pod == "" || w.Node != s.name {
+		return
+	}
+	list := append(s.left[service], left{w.Pod, now})
+	s.left[service] = list[max(0, len(list)-mostLeft):]
 }
 
 // endpointSaid adds an endpoint to a slice, and takes it out of what the slice had.

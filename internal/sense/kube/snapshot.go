@@ -110,7 +110,7 @@ func (s *state) window(q Query) *observe.Kubernetes {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID))
 	})
 	out.Pods = out.Pods[:min(len(out.Pods), toldPods)]
-	out.Services = s.servicesOf(ours, q.Peers)
+	out.Services = s.servicesOf(ours, q.Peers, q.Start)
 	return out
 }
 
@@ -154,7 +154,7 @@ func (p *pod) at(q Query) observe.Pod {
 }
 
 // servicesOf are those that serve from these addresses, or have one that was called.
-func (s *state) servicesOf(ours map[netip.Addr]string, called map[netip.Addr]bool) []observe.KubeService {
+func (s *state) servicesOf(ours map[netip.Addr]string, called map[netip.Addr]bool, start time.Time) []observe.KubeService {
 	wanted := map[string]bool{}
 	for key, o := range s.services {
 		if slices.ContainsFunc(o.addrs, func(a netip.Addr) bool { return called[a] }) {
@@ -183,6 +183,11 @@ func (s *state) servicesOf(ours map[netip.Addr]string, called map[netip.Addr]boo
 		svc := observe.KubeService{Namespace: o.namespace, Name: o.name, Ports: o.ports, Selects: o.selects, EndpointsKnown: s.endpointsKnown}
 		for _, a := range o.addrs {
 			svc.IPs = append(svc.IPs, a.String())
+		}
+		for _, l := range s.left[key] {
+			if !l.at.Before(start) && !slices.Contains(svc.Left, l.pod) {
+				svc.Left = append(svc.Left, l.pod)
+			}
 		}
 		at[key] = len(out)
 		out = append(out, svc)

@@ -32,6 +32,7 @@ type state struct {
 	pods     map[string]*pod // by UID
 	services map[string]*service
 	slices   map[string]*slice // by namespace and name
+	left     map[string][]left // by service, the last ones that were behind it
 	zones    map[string]string // by node
 	// endpointsKnown says that the endpoints of all services were read.
 	endpointsKnown bool
@@ -39,7 +40,7 @@ type state struct {
 }
 
 func newState(x *workload.Index, node string) *state {
-	return &state{index: x, name: node, pods: map[string]*pod{}, services: map[string]*service{}, slices: map[string]*slice{}, zones: map[string]string{}}
+	return &state{index: x, name: node, pods: map[string]*pod{}, services: map[string]*service{}, slices: map[string]*slice{}, left: map[string][]left{}, zones: map[string]string{}}
 }
 
 // rank is how much a source knows of a pod.
@@ -170,6 +171,11 @@ func (s *state) sweep(now time.Time) {
 	for uid, p := range s.pods {
 		if !p.gone.IsZero() && now.Sub(p.gone) > lately {
 			delete(s.pods, uid)
+		}
+	}
+	for key, list := range s.left {
+		if now.Sub(list[len(list)-1].at) > lately {
+			delete(s.left, key)
 		}
 	}
 }

@@ -30,7 +30,8 @@ export function subject(f) {
   const x = f.subject || {}, list = [];
   if (x.comm) list.push(`${clean(x.comm, 60)}${x.pid ? ` (${x.pid})` : ""}`);
   else if (x.pid) list.push(`pid ${x.pid}`);
-  if (x.container) list.push(say`container ${clean(x.container, 60)}`);
+  if (f.where) list.push(clean(f.where, 200));
+  else if (x.container) list.push(say`container ${clean(x.container, 60)}`);
   if (x.addr || x.port) list.push(`${clean(x.addr || "", 60)}${x.port ? `:${x.port}` : ""}`);
   if (x.interface) list.push(clean(x.interface, 40));
   if (x.rule) list.push(clean(x.rule, 120));
