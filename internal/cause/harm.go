@@ -21,9 +21,8 @@ func (v *View) harmsOf(l *ledger) []Harm {
 		add(HarmSlow, requests, seconds)
 		behind = seconds * l.SlowShare(observe.TLS)
 	}
-	if h := l.handshakes(); h.slow(l) {
-		add(HarmHandshake, l.TLS, h.lost/1e9-behind)
-	}
+	h := l.handshakes()
+	add(HarmHandshake, l.TLS, h.costs(l)/1e9-behind)
 	failed := l.Statuses["5xx"]
 	if len(l.Statuses) == 0 {
 		failed = l.Errors - min(l.Errors, l.Unanswered)

@@ -325,11 +325,12 @@ static __noinline int report(struct conn *c, struct sock *sk, struct tcp_sock *t
 	rec->flags = c->flags;
 	rec->start = bpf_ktime_get_ns();
 	if (kind == RECORD_TLS) { /* see tls.h */
-		rec->parts[TLS] = c->status == STATUS_OK ? c->tls_ns : span(c->first, rec->start);
+		rec->parts[TLS] = c->send_wait + c->stall + c->retrans_ns;
 		rec->parts[UPLOAD] = c->send_wait;
 		rec->parts[SERVER] = c->stall;
 		rec->parts[NETWORK] = c->retrans_ns;
 		rec->http = c->tls_is;
+		rec->share = follow_share;
 	}
 	rec->bytes_in = bytes_received(sk, tp);
 	rec->bytes_out = tp->bytes_acked;

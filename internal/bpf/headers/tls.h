@@ -210,8 +210,8 @@ static __always_inline int tls_record(struct conn *c, const __u8 *b)
 	return 0;
 }
 
-/* The handshake is over. It began once the connection was accepted: what passed before
- * is accept_wait. */
+/* The handshake is over. Its part of the ledger begins once the connection was accepted:
+ * what passed before is accept_wait. */
 static __noinline int tls_over(struct conn *c, struct sock *sk, __u64 when)
 {
 	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
@@ -222,7 +222,6 @@ static __noinline int tls_over(struct conn *c, struct sock *sk, __u64 when)
 	from = c->first;
 	if (c->side == SERVED && c->accept_us)
 		from = later(from, c->opened + (c->accept_us - 1) * NSEC_PER_USEC);
-	c->stall = span(from - c->first, c->stall);
 	c->tls_ns = later(span(from, when), 1);
 	if (c->tls_is & TLS_V13 && c->tls_is & TLS_LOOKED)
 		c->tls_is |= c->tls_is & TLS_PSK ? TLS_RESUMED : TLS_FULL;

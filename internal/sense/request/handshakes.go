@@ -21,7 +21,7 @@ type handshakePeer struct {
 	addr netip.Addr
 }
 
-// handshake counts a handshake of TLS. As many addresses have room as in the kernel.
+// handshake counts a handshake of TLS, and those that it stands for. As many addresses have room as in the kernel.
 func (r *Recorder) handshake(rec *record) {
 	c := Counters{Side: observe.Side(rec.side), NetNS: uint64(rec.netns)}
 	at := rec.addrPort(&rec.localAddr, rec.localPort)
@@ -40,22 +40,23 @@ func (r *Recorder) handshake(rec *record) {
 		t = &c
 		r.handshakes[c.key()] = t
 	}
+	n := uint64(1) << (rec.share & 31) // it stands for so many
 	if observe.Status(rec.status) == observe.StatusError {
-		t.TLSFailed++
+		t.TLSFailed += n
 		return
 	}
-	t.TLS++
-	t.TLSNS += rec.parts[observe.TLS]
+	t.TLS += n
+	t.TLSNS += int64(n) * rec.parts[observe.TLS]
 	s := &t.TLSStats
-	s.ServerNS += rec.parts[observe.Server]
-	s.ClientNS += rec.parts[observe.Upload]
-	s.NetworkNS += rec.parts[observe.Network]
+	s.ServerNS += int64(n) * rec.parts[observe.Server]
+	s.ClientNS += int64(n) * rec.parts[observe.Upload]
+	s.NetworkNS += int64(n) * rec.parts[observe.Network]
 	for _, k := range [...]struct {
-		is uint16
-		n  *uint64
+		is    uint16
+		count *uint64
 	}{{tlsV12, &s.V12}, {tlsV13, &s.V13}, {tlsFull, &s.Full}, {tlsResumed, &s.Resumed}, {tlsFull | tlsOffered, &s.Refused}} {
 		if rec.http&k.is == k.is {
-			*k.n++
+			*k.count += n
 		}
 	}
 	peer := handshakePeer{c.key(), rec.addrPort(&rec.peerAddr, 0).Addr()}
@@ -63,7 +64,7 @@ func (r *Recorder) handshake(rec *record) {
 		peer.addr = rec.addrPort(&rec.localAddr, 0).Addr()
 	}
 	if rec.http&tlsFull != 0 && r.shookHands[peer] {
-		s.Again++
+		s.Again += n
 	}
 	if len(r.shookHands) >= maxAddresses {
 		clear(r.shookHands)
