@@ -199,6 +199,9 @@ func (v *View) handshakeFinding(l *ledger, t *tlsFault) Finding {
 			l.all(), nanoseconds(math.Max(l.TimeNS()-l.SumNS(observe.TLS), 0)/float64(max(l.Requests, 1))))}
 	f.Evidence = l.handshakeEvidence(t)
 	f.MayFollow = v.at(l)
+	if t.crypto >= dominantShare {
+		f.Parents = []Parent{ClassLimit, CPUSteal} // what its threads compute are the handshakes
+	}
 	at := netip.AddrPortFrom(l.address, uint16(l.Port)).String()
 	switch t.id {
 	case TLSHandshakeCall:
@@ -281,7 +284,6 @@ func (v *View) slowHandshakes(f *Finding, l *ledger, t *tlsFault, at string) {
 	case l.called():
 		f.Fix.Text = fmt.Sprintf("%s takes so long to answer a ClientHello: look there. Keep connections open meanwhile, so that fewer handshakes are made.", destinationName(l))
 	case t.crypto >= dominantShare:
-		f.Parents = []Parent{ClassLimit, CPUSteal} // what its threads compute are the handshakes
 		f.Fix.Text = fmt.Sprintf("%s computes signatures: a key of ECDSA (P-256) takes a fraction of one of RSA (4,096 bits: some 30 times that of P-256). Have clients keep connections open and resume sessions, and let more workers take part.", f.Subject.Comm)
 		f.Fix.Commands = append(f.Fix.Commands, v.in(l.ns, shell.Line("openssl s_client -brief -connect %s </dev/null   # the kind of its signature", at)))
 	default:
