@@ -24,7 +24,7 @@ func (e *Endpoint) Part(name string) time.Duration {
 }
 
 // outerParts add up to the request latency.
-var outerParts = []string{"accept_wait", "upload", "recv_wait", "server", "stall", "send_wait", "network", "retrans", "unaccounted"}
+var outerParts = []string{"accept_wait", "tls", "upload", "recv_wait", "server", "stall", "send_wait", "network", "retrans", "unaccounted"}
 
 // Total is a request's mean time: the sum of its parts.
 func (e *Endpoint) Total() time.Duration {

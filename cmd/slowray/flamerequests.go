@@ -90,7 +90,7 @@ func (t *requestTimes) add(r *observe.Request) {
 		return
 	}
 	t.spans++
-	begin := r.StartNS - t.ahead + r.Ledger[observe.AcceptWait] + r.Ledger[observe.Upload]
+	begin := r.StartNS - t.ahead + r.Ledger[observe.AcceptWait] + r.Ledger[observe.TLS] + r.Ledger[observe.Upload]
 	end := begin + r.Ledger[observe.RecvWait] + r.Ledger[observe.Server] + r.Ledger[observe.Stall]
 	if begin < 0 || end <= begin {
 		return

@@ -43,6 +43,7 @@ type requestsCmd struct {
 const partsHelp = `A request's time is split into parts that add up to its total; docs/ledger.md tells more of each:
 
   accept_wait  connection complete, not yet accepted
+  tls          handshake of TLS on a new connection
   upload       first to last byte of the request
   recv_wait    the request is in the socket, not yet read (called: the answer)
   server       read, no byte of the answer yet (called: the other end's time); of it

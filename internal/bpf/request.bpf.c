@@ -101,9 +101,11 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 	fin = ((struct tcp_skb_cb___flags *)cb)->tcp_flags & TCPHDR_FIN;
 	bytes -= fin;
 	end -= fin;
-	if (c->proto == PROTO_TLS && c->side == CALLED && (sending_seen || !tls_sent(c, sk)))
+	if (c->tls_is & TLS_UNTIL)
+		tls_finished(c, sk, bytes);
+	if (c->proto == PROTO_TLS && c->side == CALLED && tls_called_segment(c, sk, skb, bytes))
 		return 0;
-	if (bytes && c->side == SERVED && c->tls < TLS_READY && (c->proto == PROTO_TLS || (c->proto <= PROTO_OTHER && c->seq <= 2)) &&
+	if (c->side == SERVED && c->tls < TLS_READY && (c->proto == PROTO_TLS || (bytes && c->proto <= PROTO_OTHER && c->seq <= 2)) &&
 	    tls_segment(c, sk, skb, bytes))
 		return 0;
 	if (bytes && cb->seq != tp->rcv_nxt && after(cb->seq, tp->rcv_nxt))
@@ -351,6 +353,13 @@ static __noinline int change_state(struct sock *sk, int old, int new)
 		}
 		goto closed;
 	}
+	if (c->tls_is & TLS_UNTIL && new == TCP_CLOSE) { /* the serving end did not take it */
+		c->tls_is &= ~TLS_UNTIL;
+		c->status = STATUS_ERROR;
+		report(c, sk, tp, RECORD_TLS);
+		c->status = STATUS_UNKNOWN;
+		c->tls_ns = 1;
+	}
 	/* Asked, and closed before anything came back. */
 	if (c->side == CALLED && (old == TCP_ESTABLISHED || old == TCP_CLOSE_WAIT) && new != TCP_CLOSE_WAIT &&
 	    tp->packets_out && after(tp->snd_nxt, c->mark))
@@ -428,7 +437,7 @@ static __always_inline int note_accepted(struct bpf_sock_addr *ctx)
 			return 1;
 	}
 	c = bpf_sk_storage_get(&conns, sk, 0, 0);
-	if (c && c->side == SERVED && c->opened && !c->accept_us)
+	if (c && c->side == SERVED && c->opened && !c->accept_us && c->tls != TLS_READY)
 		c->accept_us = smaller(span(c->opened, bpf_ktime_get_ns()) / NSEC_PER_USEC, ~0U - 1) + 1;
 	return 1;
 }

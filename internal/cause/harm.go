@@ -16,12 +16,13 @@ func (v *View) harmsOf(l *ledger) []Harm {
 			out = append(out, Harm{Kind: kind, Requests: min(requests, all), Seconds: round(seconds)})
 		}
 	}
+	behind := 0.0 // of the time of slow requests, the seconds in handshakes
 	if requests, seconds := v.slowerThanUsual(l); seconds >= harmShare*l.TimeNS()/1e9 {
 		add(HarmSlow, requests, seconds)
+		behind = seconds * l.SlowShare(observe.TLS)
 	}
-	if h := l.handshakes(); h.slow(l) {
-		add(HarmHandshake, l.TLS, h.lost/1e9)
-	}
+	h := l.handshakes()
+	add(HarmHandshake, l.TLS, h.costs(l)/1e9-behind)
 	failed := l.Statuses["5xx"]
 	if len(l.Statuses) == 0 {
 		failed = l.Errors - min(l.Errors, l.Unanswered)

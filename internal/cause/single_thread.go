@@ -20,7 +20,7 @@ var singleThreadSaturated = Cause{
 	Class: ClassCompute,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess},
 	ConsequenceOf: []Parent{CPUHotFunction, GCPauses, CPUQuotaThrottled, ShortLivedProcessStorm, AutoreloadStatStorm, TimeWaitPortSearch,
-		AffinityTooNarrow, LowCPUWeight, RealtimeHog, CPUSteal, LogFlooding, FilesPerRequest, SlowClocksource, TLSHandshakeSlow, ClassScan},
+		AffinityTooNarrow, LowCPUWeight, RealtimeHog, CPUSteal, LogFlooding, FilesPerRequest, SlowClocksource, TLSHandshakeSlow, TLSSessionRefused, ClassScan},
 	Folds: true,
 	Check: checkSingleThread,
 }
@@ -76,7 +76,7 @@ func (v *View) singleThreadFinding(l *ledger, w *atWork, k cost, spare float64) 
 	f.Evidence = append(f.Evidence, v.executedEvidence([]*observe.Process{top.process}, top.tid)...)
 	if share, _ := v.encrypting(l); share < dominantShare { // it computes something else, and handshakes wait for it
 		may := f.MayFollow
-		f.MayFollow = func(p *Finding) bool { return p.Cause != TLSHandshakeSlow && may(p) }
+		f.MayFollow = func(p *Finding) bool { return p.Cause != TLSHandshakeSlow && p.Cause != TLSSessionRefused && may(p) }
 	}
 	f.Fix.Text = oneThreadFix(top.process)
 	f.Fix.Commands = []shell.Command{shell.Line("slowray flame --pid %s -o flame.html   # what it computes", top.process.PID)}

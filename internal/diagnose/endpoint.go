@@ -102,7 +102,9 @@ func EndpointOf(e *observe.Endpoint, seconds float64) Endpoint {
 		Recorded: whole(min(e.Recorded, e.Requests)), SampleError: math.Round(e.SampleError*1e4) / 1e4, Unfinished: *whole(e.Unfinished), Unanswered: *whole(e.Unanswered)}
 	if e.Side == observe.Called.String() {
 		row.Side = e.Side
+		row.Connect = us(e.Handshake / int64(max(e.Connections, 1)))
 	}
+	row.TLSIs = tlsOf(e)
 	if e.PID > 0 && e.Comm != "" {
 		row.Process = &Process{PID: e.PID, Comm: e.Comm}
 	}
@@ -123,6 +125,28 @@ func EndpointOf(e *observe.Endpoint, seconds float64) Endpoint {
 		}
 	}
 	return row
+}
+
+// TLS is what an endpoint's handshakes were like, and whom a mean one waited for, µs.
+type TLS struct {
+	V12     uint64  `json:"v1_2"`
+	V13     uint64  `json:"v1_3"`
+	Full    uint64  `json:"full"`
+	Resumed uint64  `json:"resumed"`
+	Refused uint64  `json:"refused"` // full, though a session was offered
+	Again   uint64  `json:"again"`   // full, between two addresses that had one before
+	Server  float64 `json:"server_us"`
+	Client  float64 `json:"client_us"`
+	Network float64 `json:"network_us"`
+}
+
+func tlsOf(e *observe.Endpoint) *TLS {
+	s, n := &e.TLSStats, int64(e.TLS)
+	if n == 0 || *s == (observe.TLSStats{}) {
+		return nil
+	}
+	return &TLS{V12: s.V12, V13: s.V13, Full: s.Full, Resumed: s.Resumed, Refused: s.Refused, Again: s.Again,
+		Server: us(s.ServerNS / n), Client: us(s.ClientNS / n), Network: us(s.NetworkNS / n)}
 }
 
 func whole(n uint64) *int64 {

@@ -101,6 +101,8 @@ type Endpoint struct {
 	TLS       uint64  `json:"tls_handshakes,omitempty"`
 	TLSFailed uint64  `json:"tls_failed,omitempty"`
 	TLSMean   float64 `json:"tls_handshake_us,omitempty"` // mean of those completed, µs
+	TLSIs     *TLS    `json:"tls,omitempty"`
+	Connect   float64 `json:"connect_us,omitempty"` // called: mean handshake of TCP before that, µs
 
 	// What follows is nil or empty where no request was recorded.
 	Total  *QuantilesUS        `json:"total_us,omitempty"`

@@ -50,6 +50,10 @@ func addEndpoint(sum, e *observe.Endpoint) {
 	sum.Connections += e.Connections
 	sum.SynRetrans += e.SynRetrans
 	sum.Handshake += e.Handshake
+	sum.TLS += e.TLS
+	sum.TLSFailed += e.TLSFailed
+	sum.TLSHandshake += e.TLSHandshake
+	sum.TLSStats.Add(&e.TLSStats, 1)
 	sum.HandshakeMax = max(sum.HandshakeMax, e.HandshakeMax)
 	if e.MinRTT > 0 && (sum.MinRTT == 0 || e.MinRTT < sum.MinRTT) {
 		sum.MinRTT = e.MinRTT

@@ -152,7 +152,7 @@ func moments(r *store.Request, start uint64) []*tracepb.Span_Event {
 		}
 	}
 	if r.Flags&observe.FlagOverlapped == 0 && r.Side == observe.Served {
-		event("read by the application", r.Ledger[observe.AcceptWait]+r.Ledger[observe.Upload]+r.Ledger[observe.RecvWait])
+		event("read by the application", r.Ledger[observe.AcceptWait]+r.Ledger[observe.TLS]+r.Ledger[observe.Upload]+r.Ledger[observe.RecvWait])
 	}
 	event("first byte of the response", r.FirstByte)
 	return list

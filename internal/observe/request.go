@@ -10,6 +10,9 @@ type Part int
 const (
 	// AcceptWait: connection complete → accept(); first request of a connection only.
 	AcceptWait Part = iota
+	// TLS: handshake of TLS, ClientHello → the end of it, once the connection is accepted;
+	// first request of a connection only. See TLSStats for who was waited for.
+	TLS
 	// Upload: first → last request byte (called side: first → last request byte sent).
 	Upload
 	// RecvWait: last request byte in the socket → read by the application
@@ -42,7 +45,7 @@ const (
 
 // partNames are the keys in JSON.
 var partNames = [NumParts]string{
-	"accept_wait", "upload", "recv_wait", "server", "stall", "send_wait", "network", "retrans", "unaccounted", "ack_delay",
+	"accept_wait", "tls", "upload", "recv_wait", "server", "stall", "send_wait", "network", "retrans", "unaccounted", "ack_delay",
 }
 
 // String is the part's key in JSON.
@@ -219,6 +222,8 @@ type Endpoint struct {
 	TLS          uint64 `json:"tls_handshakes,omitempty"`   // handshakes of TLS that were completed: no requests
 	TLSFailed    uint64 `json:"tls_failed,omitempty"`       // connections that ended within one
 	TLSHandshake int64  `json:"tls_handshake_ns,omitempty"` // time of those completed, ClientHello to Finished
+	// TLSStats is what they were like.
+	TLSStats TLSStats `json:"tls,omitzero"`
 
 	// Arrivals counts requests that began in each 100 ms of the window.
 	Arrivals []uint32 `json:"arrivals,omitempty"`

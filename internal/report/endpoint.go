@@ -307,7 +307,13 @@ func endpointNote(e *diagnose.Endpoint) string {
 		notes = append(notes, note)
 	}
 	if e.TLS > 0 {
+		if e.Connect > 0 {
+			notes = append(notes, "TCP handshakes of "+duration(e.Connect))
+		}
 		notes = append(notes, figure.Count(int64(e.TLS))+" TLS handshakes of "+duration(e.TLSMean))
+	}
+	if t := e.TLSIs; t != nil && t.Full+t.Resumed > 0 {
+		notes = append(notes, figure.Count(int64(t.Resumed))+" resumed, "+figure.Count(int64(t.Full))+" full")
 	}
 	if e.TLSFailed > 0 {
 		notes = append(notes, figure.Count(int64(e.TLSFailed))+" TLS handshakes failed")

@@ -102,15 +102,16 @@ type tcprtTimes struct {
 
 func tcprtTimesOf(r *observe.Request) tcprtTimes {
 	l := &r.Ledger
+	before := l[observe.AcceptWait] + l[observe.TLS]
 	if r.Side != observe.Called {
 		return tcprtTimes{
-			start:    r.StartNS + l[observe.AcceptWait],
-			total:    l.Total() - l[observe.AcceptWait],
+			start:    r.StartNS + before,
+			total:    l.Total() - before,
 			server:   l[observe.RecvWait] + l[observe.Server],
 			transfer: l[observe.Upload],
 		}
 	}
-	t := tcprtTimes{start: r.StartNS, total: l.Total() - l[observe.RecvWait]}
+	t := tcprtTimes{start: r.StartNS + before, total: l.Total() - before - l[observe.RecvWait]}
 	t.server = l[observe.Upload] + l[observe.Server] + l[observe.Network]
 	t.transfer = t.total - t.server
 	return t

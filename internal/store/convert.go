@@ -104,7 +104,7 @@ func noEntry(r io.Reader) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		header = header && i < len(logMagic) && (c == logMagic[i] || c == logBefore[i])
+		header = header && i < len(logMagic) && isLogByte(i, c)
 		if !header && c != 0 {
 			return false, nil
 		}

@@ -44,7 +44,7 @@ one = lambda sql: duckdb.sql(sql.replace('DIR', d)).fetchone()
 rows = one("""select count(*), sum(total_us), sum(weight), sum(ledger_server_us), sum(ledger_server_cpu_us),
     min(epoch_us(start)), max(epoch_us(start)), count(*) filter (status = 'error'), count(*) filter (flags like '%timeout%'),
     count(distinct peer_addr), typeof(any_value(start)) from 'DIR/requests/*/*.parquet'""")
-parts = one("""select count(*) from 'DIR/requests/*/*.parquet' where total_us <> ledger_accept_wait_us + ledger_upload_us
+parts = one("""select count(*) from 'DIR/requests/*/*.parquet' where total_us <> ledger_accept_wait_us + ledger_tls_us + ledger_upload_us
     + ledger_recv_wait_us + ledger_server_us + ledger_stall_us + ledger_send_wait_us + ledger_network_us + ledger_retrans_us + ledger_unaccounted_us""")
 p99 = one("""with b as (select unnest(total_hist) h from 'DIR/minutes5/*/*.parquet' where comm = 'svc-0'),
     c as (select h.us us, sum(h.n) n from b group by all),

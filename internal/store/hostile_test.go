@@ -382,7 +382,7 @@ func TestAddRequestAllocatesNothing(t *testing.T) {
 func TestLogOfAnotherVersion(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(dir, openDir), 0o700))
-	other := []byte("slowray.log/3\nand five minutes of requests")
+	other := []byte("slowray.log/4\nand five minutes of requests")
 	for number, data := range map[uint64][]byte{3: other, 4: nil, 5: []byte(logMagic[:5]), 6: make([]byte, 4096), 7: append([]byte(logMagic[:5]), make([]byte, 100)...)} {
 		must(t, os.WriteFile(filepath.Join(dir, logPath(kindRequests, number)), data, 0o600))
 	}

@@ -25,8 +25,9 @@ import (
 // What testdata/history holds must still be read.
 
 const (
-	logMagic    = "slowray.log/2\n"
-	logBefore   = "slowray.log/1\n" // without workloads: its entries end before them
+	logMagic    = "slowray.log/3\n"
+	logVersion  = len("slowray.log/")
+	logOldest   = '1' // without workloads, as 2 is without the time of TLS: entries end before them
 	frameHead   = 8
 	frameFull   = 256 << 10 // bytes after which a frame is ended
 	maxFrame    = 16 << 20
@@ -220,7 +221,19 @@ func readLogFrom(f *os.File, path string) (logData, error) {
 }
 
 // isLog says that a header is that of a log which can be read.
-func isLog(header []byte) bool { return string(header) == logMagic || string(header) == logBefore }
+func isLog(header []byte) bool {
+	for i, c := range header {
+		if !isLogByte(i, c) {
+			return false
+		}
+	}
+	return len(header) == len(logMagic)
+}
+
+// isLogByte says that a header which can be read may have this byte at i.
+func isLogByte(i int, c byte) bool {
+	return c == logMagic[i] || i == logVersion && c >= logOldest && c < logMagic[i]
+}
 
 // parseLog finds the whole frames of a log.
 func parseLog(data []byte) (logData, error) {

@@ -64,31 +64,39 @@ func appendRequest(b []byte, r *Request, process, peer uint32) []byte {
 
 	ledger, split := microLedger(r)
 	var used uint64
-	for p, us := range ledger {
-		if us != 0 {
-			used |= 1 << p
-		}
-	}
-	for p, us := range split {
-		if us != 0 {
-			used |= 1 << (int(observe.NumParts) + p)
+	times := logTimes(&ledger, &split)
+	for i, us := range times {
+		if *us != 0 {
+			used |= 1 << i
 		}
 	}
 	e.uint(used)
-	for _, us := range ledger {
-		if us != 0 {
-			e.int(us)
-		}
-	}
-	for _, us := range split {
-		if us != 0 {
-			e.int(us)
+	for _, us := range times {
+		if *us != 0 {
+			e.int(*us)
 		}
 	}
 	if peer != 0 {
 		e.uint(uint64(peer))
 	}
 	return e.b
+}
+
+// logTimes are the parts in the order of an entry. What a later version knows comes last.
+func logTimes(l *observe.Ledger, s *observe.ServerSplit) (list [int(observe.NumParts) + int(observe.NumServerParts)]*int64) {
+	i := 0
+	for p := range l {
+		if observe.Part(p) != observe.TLS {
+			list[i] = &l[p]
+			i++
+		}
+	}
+	for p := range s {
+		list[i] = &s[p]
+		i++
+	}
+	list[i] = &l[observe.TLS]
+	return list
 }
 
 func appendAddr(e *encoder, a netip.AddrPort) {
@@ -131,14 +139,9 @@ func decodeRequestWith(entry []byte, r *Request, procs []observe.Identity, words
 	}
 	r.Label = d.text()
 	used := d.uint()
-	for p := range r.Ledger {
-		if used&(1<<p) != 0 {
-			r.Ledger[p] = d.int() * 1000
-		}
-	}
-	for p := range r.Split {
-		if used&(1<<(int(observe.NumParts)+p)) != 0 {
-			r.Split[p] = d.int() * 1000
+	for i, ns := range logTimes(&r.Ledger, &r.Split) {
+		if used&(1<<i) != 0 {
+			*ns = d.int() * 1000
 		}
 	}
 	if len(d.b) > 0 {

@@ -27,7 +27,15 @@ func (row *secondRow) fields(text func(*string), number func(*int64), small func
 			text(s)
 		}
 	}
+	// Below zero, the time of TLS follows: slowray.log/1 and /2 have none.
+	if row.TLS != 0 {
+		row.Port = -1 - row.Port
+	}
 	small(&row.Port)
+	if row.Port < 0 {
+		row.Port = -1 - row.Port
+		number(&row.TLS)
+	}
 	small(&row.PID)
 	for _, n := range []*int64{
 		&row.NetNS, &row.Requests, &row.OK, &row.Errors, &row.Unanswered, &row.Unfinished, &row.Overlapped, &row.Recorded,

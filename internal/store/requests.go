@@ -98,6 +98,7 @@ func (c *peerColumns) peer() *observe.Workload {
 // ledgerColumns are the parts of a ledger, µs.
 type ledgerColumns struct {
 	AcceptWait  int64 `parquet:"ledger_accept_wait_us,delta"`
+	TLS         int64 `parquet:"ledger_tls_us,delta"`
 	Upload      int64 `parquet:"ledger_upload_us,delta"`
 	RecvWait    int64 `parquet:"ledger_recv_wait_us,delta"`
 	Server      int64 `parquet:"ledger_server_us,delta"`
@@ -110,13 +111,13 @@ type ledgerColumns struct {
 }
 
 func (c *ledgerColumns) set(l *observe.Ledger) {
-	*c = ledgerColumns{l[observe.AcceptWait], l[observe.Upload], l[observe.RecvWait], l[observe.Server], l[observe.Stall],
+	*c = ledgerColumns{l[observe.AcceptWait], l[observe.TLS], l[observe.Upload], l[observe.RecvWait], l[observe.Server], l[observe.Stall],
 		l[observe.SendWait], l[observe.Network], l[observe.Retrans], l[observe.Unaccounted], l[observe.AckDelay]}
 }
 
 func (c *ledgerColumns) ledger() observe.Ledger {
 	return observe.Ledger{
-		observe.AcceptWait: c.AcceptWait, observe.Upload: c.Upload, observe.RecvWait: c.RecvWait, observe.Server: c.Server,
+		observe.AcceptWait: c.AcceptWait, observe.TLS: c.TLS, observe.Upload: c.Upload, observe.RecvWait: c.RecvWait, observe.Server: c.Server,
 		observe.Stall: c.Stall, observe.SendWait: c.SendWait, observe.Network: c.Network, observe.Retrans: c.Retrans,
 		observe.Unaccounted: c.Unaccounted, observe.AckDelay: c.AckDelay,
 	}

@@ -13,6 +13,7 @@ import (
 // terminal's owner chose. Red and yellow are what is nobody's work.
 var looks = [observe.NumParts]struct{ letter, color string }{
 	observe.AcceptWait:  {"A", "13"},
+	observe.TLS:         {"L", "14"},
 	observe.Upload:      {"U", "6"},
 	observe.RecvWait:    {"R", "3"},
 	observe.Server:      {"S", "4"},

@@ -103,7 +103,7 @@ func sameRequest(called, served *store.Request) bool {
 
 // beforeServer is how long it took until a served request was read.
 func beforeServer(r *store.Request) int64 {
-	return r.Ledger[observe.AcceptWait] + r.Ledger[observe.Upload] + r.Ledger[observe.RecvWait]
+	return r.Ledger[observe.AcceptWait] + r.Ledger[observe.TLS] + r.Ledger[observe.Upload] + r.Ledger[observe.RecvWait]
 }
 
 // joinEnds finds both ends of a request. Two pairs of containers may use the same

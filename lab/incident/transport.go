@@ -105,6 +105,74 @@ func transport() []Incident {
 		Load:  load.Load{Conns: 40, Close: true, TLS: true},
 		Quick: true,
 	}, {
+		Name:    "tls-handshake-call",
+		Summary: "each request opens a connection of TLS, and the server asks another one before it answers a ClientHello",
+		Setup: on(func() server.Setup {
+			s := server.Healthy(server.WebBackend)
+			s.Backend.Work = 120 * time.Millisecond
+			return s
+		}, func(s *server.Setup) { s.TLS.On = true }),
+		Faults: []Fault{{
+			Name: "ask", Cause: "tls-handshake-call",
+			Text:   "a call in GetConfigForClient of a program in Go, which takes 120 ms",
+			Inject: func(s *server.Setup) { s.TLS.Ask = true },
+		}},
+		Load:  load.Load{Conns: 20, Close: true, TLS: true, Think: 20 * time.Millisecond},
+		Quick: true,
+		Light: true,
+	}, {
+		Name:    "tls-session-refused",
+		Summary: "clients that come back offer their sessions of TLS, and the cache of nginx has room for few",
+		Setup: on(nginxFPM(time.Millisecond), func(s *server.Setup) {
+			s.TLS = server.TLS{On: true, RSA: 4096, Cache: "shared:SSL:10m"}
+		}),
+		Faults: []Fault{{
+			Name: "cache", Cause: "tls-session-refused", Alongside: []string{"single-thread-saturated", "cpu-hot-function"},
+			Text:   "ssl_session_cache shared:SSL:32k",
+			Inject: func(s *server.Setup) { s.TLS.Cache = "shared:SSL:32k" },
+		}},
+		Load:  load.Load{Conns: 120, Close: true, TLS: true, Resume: true, Think: 50 * time.Millisecond},
+		Quick: true,
+	}, {
+		Name:    "tls-session-keys",
+		Summary: "clients that come back offer tickets of TLS, and the servers behind the name share no keys",
+		Setup: on(plainWeb(server.Service{}), func(s *server.Setup) {
+			s.TLS = server.TLS{On: true, RSA: 4096}
+		}),
+		Faults: []Fault{{
+			Name: "keys", Cause: "tls-session-refused", Alongside: []string{"cpu-hot-function", "cpu-saturated"},
+			Text:   "other keys for each connection, by SetSessionTicketKeys of a program in Go",
+			Inject: func(s *server.Setup) { s.TLS.Keys = true },
+		}},
+		Load:  load.Load{Conns: 40, Close: true, TLS: true, Resume: true, Think: 20 * time.Millisecond},
+		Quick: true,
+	}, {
+		Name:    "tls-no-resumption",
+		Summary: "each request opens a connection of TLS 1.2 from 30 ms away, and nginx keeps no sessions",
+		Setup: on(nginxFPM(time.Millisecond), func(s *server.Setup) {
+			s.Wire, s.TLS = emulated(30*time.Millisecond), server.TLS{On: true, V12: true}
+		}),
+		Faults: []Fault{{
+			Name: "none", Cause: "tls-no-resumption", Alongside: []string{"high-rtt"},
+			Text:   "ssl_session_cache off, ssl_session_tickets off",
+			Inject: func(s *server.Setup) { s.TLS.None = true },
+		}},
+		Load:  load.Load{Conns: 20, Close: true, TLS: true, Resume: true, Think: 40 * time.Millisecond},
+		Quick: true,
+	}, {
+		Name:    "tls-no-tickets",
+		Summary: "each request opens a connection of TLS 1.2 from 30 ms away, and a program in Go gives no tickets",
+		Setup: on(web(30*time.Millisecond, server.Service{Work: 5 * time.Millisecond}), func(s *server.Setup) {
+			s.TLS = server.TLS{On: true, V12: true}
+		}),
+		Faults: []Fault{{
+			Name: "none", Cause: "tls-no-resumption", Alongside: []string{"high-rtt"},
+			Text:   "SessionTicketsDisabled of a program in Go",
+			Inject: func(s *server.Setup) { s.TLS.None = true },
+		}},
+		Load:  load.Load{Conns: 20, Close: true, TLS: true, Resume: true, Think: 40 * time.Millisecond},
+		Quick: true,
+	}, {
 		Name:    "unix-datagram-blocked",
 		Summary: "each request logs to a datagram socket, and the log daemon does not read it",
 		Setup:   quotes(server.Quotes{Syslog: true}),

@@ -116,6 +116,10 @@ func (c *client) connection(ctx context.Context, number int) {
 	}
 	defer drop()
 	dialer := c.dialer(number)
+	var sessions tls.ClientSessionCache
+	if c.Load.Resume {
+		sessions = tls.NewLRUClientSessionCache(1)
+	}
 	for ctx.Err() == nil {
 		if !c.awaitTurn(ctx) {
 			return
@@ -138,7 +142,7 @@ func (c *client) connection(ctx context.Context, number int) {
 				c.failed(ctx, err, &c.connect)
 				continue
 			}
-			if conn, err = c.secured(ctx, conn); err != nil {
+			if conn, err = c.secured(ctx, conn, sessions); err != nil {
 				c.failed(ctx, err, &c.connect)
 				drop()
 				continue
@@ -155,14 +159,14 @@ func (c *client) connection(ctx context.Context, number int) {
 	}
 }
 
-// secured is the connection with TLS on it, if it is to be. No session is resumed.
-func (c *client) secured(ctx context.Context, conn net.Conn) (net.Conn, error) {
+// secured is the connection with TLS on it, if it is to be.
+func (c *client) secured(ctx context.Context, conn net.Conn, sessions tls.ClientSessionCache) (net.Conn, error) {
 	if !c.Load.TLS {
 		return conn, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.patience())
 	defer cancel()
-	secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+	secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, ClientSessionCache: sessions})
 	return secure, secure.HandshakeContext(ctx)
 }
 

@@ -28,7 +28,8 @@ type Load struct {
 	ReadBytes int
 	ReadBuf   int // SO_RCVBUF of the clients, bytes; 0 = as the kernel sizes it
 	TLS       bool
-	Sources   int // own addresses the connections are spread over, as server.ClientNet has them; 0 = the one
+	Resume    bool // sessions of TLS, each connection its own
+	Sources   int  // own addresses the connections are spread over, as server.ClientNet has them; 0 = the one
 }
 
 // None reports whether there is no load at all.

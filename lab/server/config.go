@@ -54,6 +54,11 @@ http {
 {{- if .TLS.On}}
 		ssl_certificate {{.Dir}}/tls.pem;
 		ssl_certificate_key {{.Dir}}/tls.pem;
+		ssl_protocols TLSv1.2{{if not .TLS.V12}} TLSv1.3{{end}};
+{{- if or .TLS.Cache .TLS.None}}
+		ssl_session_tickets off;
+		ssl_session_cache {{if .TLS.None}}off{{else}}{{.TLS.Cache}}{{end}};
+{{- end}}
 {{- end}}
 		root {{.Dir}}/www;
 		error_page 500 502 503 504 /50x.html;

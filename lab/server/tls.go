@@ -18,9 +18,14 @@ import (
 
 // TLS is how a server speaks TLS.
 type TLS struct {
-	On   bool
-	RSA  int           // bits of its key; 0 = ECDSA, P-256
-	Wait time.Duration // Web: before it answers a ClientHello, as for who may connect
+	On    bool
+	RSA   int           // bits of its key; 0 = ECDSA, P-256
+	V12   bool          // no TLS 1.3
+	Wait  time.Duration // Web: before it answers a ClientHello, as for who may connect
+	Ask   bool          // WebBackend: calls what is behind it, before it answers a ClientHello
+	Keys  bool          // Web: other ticket keys each time, as of servers that share none
+	Cache string        // NginxFPM: ssl_session_cache, without tickets; empty = tickets
+	None  bool          // no sessions
 }
 
 // certificate is a key and what it signed itself, as PEM.
@@ -54,7 +59,7 @@ func (t TLS) certificate() ([]byte, error) {
 }
 
 // config is that of a server in Go; nil where it speaks no TLS.
-func (t TLS) config() (*tls.Config, error) {
+func (t TLS) config(c caller) (*tls.Config, error) {
 	if !t.On {
 		return nil, nil
 	}
@@ -66,13 +71,28 @@ func (t TLS) config() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{
-		Certificates: []tls.Certificate{pair},
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			time.Sleep(t.Wait)
+	config := &tls.Config{Certificates: []tls.Certificate{pair}, SessionTicketsDisabled: t.None}
+	if t.V12 {
+		config.MaxVersion = tls.VersionTLS12
+	}
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		time.Sleep(t.Wait)
+		if t.Ask {
+			if err := c.call(hello.Context()); err != nil {
+				return nil, err
+			}
+		}
+		if !t.Keys {
 			return nil, nil
-		},
-	}, nil
+		}
+		own := config.Clone()
+		own.GetConfigForClient = nil
+		var key [32]byte
+		rand.Read(key[:])
+		own.SetSessionTicketKeys([][32]byte{key})
+		return own, nil
+	}
+	return config, nil
 }
 
 // tlsFiles writes what nginx reads.

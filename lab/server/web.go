@@ -86,7 +86,7 @@ func (w *webSpec) serve() error {
 	if err != nil {
 		return fmt.Errorf("web: %w", err)
 	}
-	secure, err := w.TLS.config()
+	secure, err := w.TLS.config(c)
 	if err != nil {
 		return fmt.Errorf("web: %w", err)
 	}

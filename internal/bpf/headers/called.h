@@ -96,7 +96,7 @@ fresh:
 	else
 		look_at_call(c, sk, tp, from);
 	if (c->proto == PROTO_TLS) {
-		tls_begin(c, from, sent);
+		tls_begin(c, tp, from, sent);
 		c->mark = tp->snd_nxt;
 		return;
 	}

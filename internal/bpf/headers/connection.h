@@ -31,6 +31,25 @@ enum proto {
 	PROTO_TLS, /* in its handshake, see tls.h; then PROTO_OTHER */
 };
 
+enum tls {
+	TLS_NONE,
+	TLS_HELLO, /* the asking end has said its ClientHello */
+	TLS_CIPHER, /* and change_cipher_spec */
+	TLS_READY, /* its part is over: the first request may be answered by tickets first */
+};
+
+/* What is known of a handshake; tls_is of internal/sense/request has the same. */
+enum tls_is {
+	TLS_V12 = 1 << 0,
+	TLS_V13 = 1 << 1,
+	TLS_FULL = 1 << 2, /* with the signature of a certificate */
+	TLS_RESUMED = 1 << 3,
+	TLS_OFFERED = 1 << 4, /* a session of TLS 1.3 was offered */
+	TLS_PSK = 1 << 5, /* and taken */
+	TLS_LOOKED = 1 << 6, /* whether it was is known */
+	TLS_UNTIL = 1 << 7, /* over with what the serving end says next: its Finished */
+};
+
 /*
  * At most 184 bytes: with the kernel's own 72 for an element of socket storage
  * it then fits 256 (kmalloc), instead of 512.
@@ -70,6 +89,7 @@ struct conn {
 	__u8 prompt : 1; /* the request came right after the answer before it */
 	__u8 in_hand : 1; /* what is done with the request is followed, see work.h */
 	__u8 all_read : 1; /* at read, nothing was left unread */
+	__u8 tls_is; /* enum tls_is: what is known of its handshake */
 	__u64 first; /* first request byte */
 
 	__u64 last; /* last request byte */
@@ -81,7 +101,10 @@ struct conn {
 	__u64 retrans_ns;
 	__u64 ack_delay; /* called: a round trip, where one was seen */
 	__u64 due; /* when what had to be retransmitted should have been acknowledged; 0 = nothing */
-	__u64 opened; /* handshake complete (called: begun); 0 = older than slowray */
+	union {
+		__u64 opened; /* handshake complete (called: begun); 0 = older than slowray */
+		__u64 tls_ns; /* from TLS_READY on: how long that of TLS took, at least 1 */
+	};
 	__u64 in0, out0; /* bytes in and out before the request */
 	__u64 bytes_out;
 	__u32 accept_us; /* from opened to accept(), plus 1; 0 = not known */

@@ -21,6 +21,12 @@ static __always_inline __u64 take(__u64 *left, __u64 want)
 	return got;
 }
 
+/* Whether it is the first request after a handshake of TLS, which is a part of it. */
+static __always_inline int is_after_tls(const struct conn *c)
+{
+	return c->seq == 1 && c->tls == TLS_READY && !(c->tls_is & TLS_UNTIL);
+}
+
 /*
  * Served: the time line is cut at moments that never run backwards, so the
  * parts add up whatever was or was not seen.
@@ -30,7 +36,13 @@ static __always_inline void ledger_served(struct ledger *l, const struct conn *c
 	__u64 from = c->first, upto, left;
 
 	l->start = c->first;
-	if (c->seq == 1 && c->opened && c->accept_us) {
+	if (is_after_tls(c)) {
+		/* What passed between the handshake and the request is the client's. */
+		if (c->accept_us)
+			l->parts[ACCEPT_WAIT] = (c->accept_us - 1) * NSEC_PER_USEC;
+		l->parts[TLS] = c->tls_ns;
+		l->start -= l->parts[ACCEPT_WAIT] + l->parts[TLS];
+	} else if (c->seq == 1 && c->opened && c->accept_us) {
 		__u64 accepted;
 
 		l->parts[ACCEPT_WAIT] = (c->accept_us - 1) * NSEC_PER_USEC;
@@ -78,6 +90,10 @@ static __always_inline void ledger_called(struct ledger *l, const struct conn *c
 	__u64 left = span(c->first, later(c->done, c->last)), wait;
 
 	l->start = c->first;
+	if (is_after_tls(c)) {
+		l->parts[TLS] = c->tls_ns;
+		l->start -= c->tls_ns;
+	}
 	if (c->flags & OVERLAPPED) {
 		l->parts[UNACCOUNTED] = left;
 		return;
@@ -308,7 +324,14 @@ static __noinline int report(struct conn *c, struct sock *sk, struct tcp_sock *t
 	rec->status = c->status;
 	rec->flags = c->flags;
 	rec->start = bpf_ktime_get_ns();
-	rec->parts[SERVER] = span(c->first, rec->start);
+	if (kind == RECORD_TLS) { /* see tls.h */
+		rec->parts[TLS] = c->send_wait + c->stall + c->retrans_ns;
+		rec->parts[UPLOAD] = c->send_wait;
+		rec->parts[SERVER] = c->stall;
+		rec->parts[NETWORK] = c->retrans_ns;
+		rec->http = c->tls_is;
+		rec->share = follow_share;
+	}
 	rec->bytes_in = bytes_received(sk, tp);
 	rec->bytes_out = tp->bytes_acked;
 	rec->endpoint = c->endpoint;

@@ -135,8 +135,8 @@ static __noinline int find_page_constant(struct sk_buff *skb, __u32 bytes, __u64
 
 	if (!skb || !b)
 		return 0;
-	if (!first_fragment(skb, &page, &offset, &size) || size < 16)
-		return 0;
+	if (!first_fragment(skb, &page, &offset, &size) || size < 16 || !b[0] || !b[1])
+		return 0; /* zeros lie everywhere */
 	low = (page << page_to_address) + offset;
 	anchor = (__u64)skb->head / GIB * GIB + low % GIB;
 	for (i = 0; i < TRIES; i++) {

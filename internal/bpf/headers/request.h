@@ -9,6 +9,7 @@
 /* The parts of a request's time, in the order of observe.Part. */
 enum part {
 	ACCEPT_WAIT,
+	TLS,
 	UPLOAD,
 	RECV_WAIT,
 	SERVER,
@@ -158,7 +159,6 @@ struct counters {
 	__u64 handshake_max;
 	__u64 syn_retrans;
 	__u64 parts[PARTS];
-	__u64 pad;
 };
 
 #endif

@@ -14,19 +14,22 @@
 #ifndef SLOWRAY_TLS_H
 #define SLOWRAY_TLS_H
 
-enum tls {
-	TLS_NONE,
-	TLS_HELLO, /* the asking end has said its ClientHello */
-	TLS_CIPHER, /* and change_cipher_spec */
-	TLS_READY, /* the handshake is over: the first request may be answered by tickets first */
-};
-
 #define TLS_CHANGE_CIPHER_SPEC 20
 #define TLS_HANDSHAKE 22
 #define TLS_APPLICATION_DATA 23
 #define TLS_CLIENT_HELLO 1
+#define TLS_SERVER_HELLO 2
+#define TLS_PRE_SHARED_KEY 41
 
 #define TLS_HEADER 5
+
+/* Of a ServerHello: header, type and length, version; a HelloRetryRequest has one that is
+ * known (RFC 8446, 4.1.3), here its first four bytes as a little-endian number. */
+#define TLS_RANDOM (TLS_HEADER + 4 + 2)
+#define TLS_HELLO_RETRY 0x74ad21cf
+
+/* Extensions of a ServerHello that are looked at: of TLS 1.3 it has three. */
+#define TLS_EXTENSIONS 6
 
 /* A Finished of TLS 1.3: header and hash (SHA-256 or SHA-384), content type, tag. */
 #define TLS13_FINISHED_256 (4 + 32 + 1 + 16)
@@ -56,50 +59,209 @@ static __always_inline int is_client_hello(const __u8 *b)
 }
 
 /* A connection begins a handshake; what was said before it (STARTTLS) is no request. */
-static __always_inline void tls_begin(struct conn *c, __u32 seq, __u64 now)
+static __always_inline void tls_begin(struct conn *c, struct tcp_sock *tp, __u32 seq, __u64 now)
 {
 	c->proto = PROTO_TLS;
 	c->tls = TLS_HELLO;
+	c->tls_is = 0;
 	c->phase = IDLE;
 	c->seq = 0;
 	c->status = STATUS_UNKNOWN;
 	c->flags = 0;
-	c->first = now;
+	c->first = c->last = now;
+	c->answer = 0;
+	c->send_wait = c->stall = c->retrans_ns = 0;
 	c->requests = 0;
 	c->bytes_out = seq; /* meanwhile: the sequence number at which the next record begins */
+	c->recover = tp->snd_nxt;
 }
 
-/* Takes in the header of a record of the asking end; says whether the handshake is
- * over: 1 after this record, 2 before it. requests counts meanwhile what is none. */
+/*
+ * Who is waited for meanwhile: the serving end (stall), the asking end (send_wait), or
+ * the way there and back (retrans_ns), which is seen where one waits for the other. last is
+ * when the asking end spoke, answer when the serving end did since.
+ */
+static __always_inline void tls_asks(struct conn *c, struct tcp_sock *tp, __u64 when)
+{
+	__u64 wait = span(c->answer ? c->answer : c->last, when);
+
+	if (c->answer && c->side == SERVED)
+		c->retrans_ns += take(&wait, min_rtt_of(tp));
+	c->send_wait += wait;
+	c->last = later(c->last, when);
+	c->answer = 0;
+	c->recover = tp->snd_nxt;
+}
+
+static __always_inline void tls_answers(struct conn *c, struct tcp_sock *tp, __u64 when)
+{
+	__u64 wait = span(c->answer ? c->answer : c->last, when);
+
+	if (c->side == SERVED && c->answer)
+		return; /* the rest of the flight is on its way */
+	if (c->side == CALLED && !c->answer)
+		c->retrans_ns += take(&wait, min_rtt_of(tp));
+	c->stall += wait;
+	c->answer = when;
+}
+
+/* Four bytes of the ServerHello: of a segment that came in, or of what went out from seq
+ * on and is not acknowledged. */
+static __noinline int tls_peek(struct tcp_sock *tp, struct sk_buff *skb, __u32 seq, __u32 at, __u8 *b)
+{
+	struct bpf_dynptr p;
+	__u64 words[1] = {};
+
+	if (!b)
+		return 0;
+	if (skb) {
+		if (!with_payload || !bpf_ksym_exists(bpf_dynptr_from_skb) || bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &p))
+			return 0;
+		return !bpf_dynptr_read(b, 4, (void *)&p, seq + at, 0);
+	}
+	if (!tp || sent_payload(tp, seq, at, words, sizeof(words)) < 4)
+		return 0;
+	__builtin_memcpy(b, words, 4);
+	return 1;
+}
+
+/* Whether the session that was offered is taken: the ServerHello of TLS 1.3 says so by
+ * pre_shared_key (RFC 8446, 4.2.11). from is where it begins: in skb, or in what was sent. */
+static __noinline int tls_look(struct conn *c, struct tcp_sock *tp, struct sk_buff *skb, __u32 from)
+{
+	__u8 words[8] = {}, *b = words;
+	__u32 at, end, i;
+
+	if (!c || c->tls_is & TLS_LOOKED)
+		return 0;
+	if (!tls_peek(tp, skb, from, 0, b) || b[0] != TLS_HANDSHAKE)
+		return 0;
+	if (!tls_peek(tp, skb, from, TLS_HEADER, b) || b[0] != TLS_SERVER_HELLO)
+		return 0;
+	if (!tls_peek(tp, skb, from, TLS_RANDOM, b) || *(__u32 *)b == TLS_HELLO_RETRY)
+		return 0;
+	if (!tls_peek(tp, skb, from, TLS_RANDOM + 32, b))
+		return 0;
+	at = TLS_RANDOM + 32 + 1 + b[0] + 3; /* session, cipher, compression */
+	if (!tls_peek(tp, skb, from, at, b))
+		return 0;
+	at += 2;
+	end = at + (b[0] << 8 | b[1]);
+	for (i = 0; i < TLS_EXTENSIONS; i++) {
+		if (at + 4 > end)
+			break;
+		if (!tls_peek(tp, skb, from, at, b))
+			return 0;
+		if ((b[0] << 8 | b[1]) == TLS_PRE_SHARED_KEY)
+			c->tls_is |= TLS_PSK;
+		at += 4 + (b[2] << 8 | b[3]);
+	}
+	c->tls_is |= TLS_LOOKED;
+	return 0;
+}
+
+/* Whether a ClientHello that ends here offers a session: pre_shared_key is its last
+ * extension, and what that ends with is a hash (RFC 8446, 4.2.11.2). tail are the four
+ * bytes before the hash. */
+static __always_inline int is_binder(const __u8 *tail, __u8 hash) { return !tail[0] && tail[1] == hash + 1 && tail[2] == hash; }
+
+static __noinline int tls_offer(struct conn *c, struct sk_buff *skb, void *from, __u32 header, __u32 end)
+{
+	struct bpf_dynptr p;
+	__u8 a[4] = {}, b[4] = {};
+
+	if (!c || end < 3 + 48)
+		return 0;
+	if (skb) {
+		if (!with_payload || !bpf_ksym_exists(bpf_dynptr_from_skb) || bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &p) ||
+		    bpf_dynptr_read(a, 4, (void *)&p, header + end - 3 - 32, 0) || bpf_dynptr_read(b, 4, (void *)&p, header + end - 3 - 48, 0))
+			return 0;
+	} else if (bpf_probe_read_user(a, 4, from + end - 3 - 32) || bpf_probe_read_user(b, 4, from + end - 3 - 48)) {
+		return 0;
+	}
+	if (is_binder(a, 32) || is_binder(b, 48))
+		c->tls_is |= TLS_OFFERED;
+	return 0;
+}
+
+/* Takes in the header of a record of the asking end, and the byte after it; says whether
+ * its part is over: 1 after this record, 2 before it. requests counts meanwhile what is none. */
 static __always_inline int tls_record(struct conn *c, const __u8 *b)
 {
 	__u32 length = b[3] << 8 | b[4];
 
 	if (!is_tls(b))
 		return 2;
-	if (b[0] == TLS_CHANGE_CIPHER_SPEC)
+	if (b[0] == TLS_CHANGE_CIPHER_SPEC) {
 		c->tls = TLS_CIPHER;
-	else if (b[0] == TLS_HANDSHAKE && c->tls == TLS_CIPHER && length <= TLS12_FINISHED)
+	} else if (b[0] == TLS_HANDSHAKE && c->tls == TLS_CIPHER && length <= TLS12_FINISHED) {
+		/* Who has sent its key before has the other end's Finished to come. */
+		c->tls_is |= TLS_V12 | (c->tls_is & TLS_FULL ? TLS_UNTIL : TLS_RESUMED);
 		return 1;
-	else if (b[0] == TLS_APPLICATION_DATA && (length == TLS13_FINISHED_256 || length == TLS13_FINISHED_384))
-		return 1;
-	else if (b[0] == TLS_APPLICATION_DATA && ++c->requests >= TLS_RECORDS)
-		return 2; /* an unusual cipher */
+	} else if (b[0] == TLS_HANDSHAKE && c->tls == TLS_HELLO && b[TLS_HEADER] != TLS_CLIENT_HELLO) {
+		c->tls_is |= TLS_FULL;
+	} else if (b[0] == TLS_APPLICATION_DATA) {
+		c->tls_is |= TLS_V13;
+		if (length == TLS13_FINISHED_256 || length == TLS13_FINISHED_384)
+			return 1;
+		if (++c->requests >= TLS_RECORDS)
+			return 2; /* an unusual cipher */
+	}
+	return 0;
+}
+
+/* The handshake is over. Its part of the ledger begins once the connection was accepted:
+ * what passed before is accept_wait. */
+static __noinline int tls_over(struct conn *c, struct sock *sk, __u64 when)
+{
+	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
+	__u64 from;
+
+	if (!c || !tp)
+		return 0;
+	from = c->first;
+	if (c->side == SERVED && c->accept_us)
+		from = later(from, c->opened + (c->accept_us - 1) * NSEC_PER_USEC);
+	c->tls_ns = later(span(from, when), 1);
+	if (c->tls_is & TLS_V13 && c->tls_is & TLS_LOOKED)
+		c->tls_is |= c->tls_is & TLS_PSK ? TLS_RESUMED : TLS_FULL;
+	c->tls_is &= ~TLS_UNTIL;
+	c->status = STATUS_OK;
+	report(c, sk, tp, RECORD_TLS);
+	c->status = STATUS_UNKNOWN;
 	return 0;
 }
 
 /* What the asking end says next is a request. */
-static __always_inline void tls_ready(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 mark)
+static __always_inline void tls_ready(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 mark, __u64 when)
 {
-	c->status = STATUS_OK;
+	tls_asks(c, tp, when);
 	c->proto = PROTO_OTHER;
-	report(c, sk, tp, RECORD_TLS);
 	c->tls = TLS_READY;
-	c->status = STATUS_UNKNOWN;
 	c->bytes_out = 0;
 	c->requests = 0;
 	c->mark = mark;
 	c->done = c->read = 0;
+	if (!(c->tls_is & TLS_UNTIL))
+		tls_over(c, sk, when);
+}
+
+/* The serving end's Finished is out (in), or can be no more: the asking end says more. */
+static __noinline int tls_finished(struct conn *c, struct sock *sk, __u32 bytes)
+{
+	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
+	__u64 now = bpf_ktime_get_ns(), when;
+
+	if (!c || !tp)
+		return 0;
+	if (c->side == SERVED && !bytes && !after(tp->snd_nxt, c->recover))
+		return 0;
+	if (c->side == CALLED && !bytes)
+		return 0;
+	when = c->side == SERVED && after(tp->snd_nxt, c->recover) ? smaller(later(tp->first_tx_mstamp * NSEC_PER_USEC, c->last), now) : now;
+	tls_answers(c, tp, when);
+	tls_over(c, sk, when);
+	return 0;
 }
 
 /* Whether what went out so far in answer to the first request may be no more than
@@ -148,17 +310,23 @@ static __noinline int tls_close(struct conn *c, struct sock *sk)
 	return 0;
 }
 
-/* The serving end: a segment with bytes came in, in order. Returns 1 while it is
- * nothing but handshake. */
+/* The serving end: a segment came in. Returns 1 while it is nothing but handshake. */
 static __noinline int tls_segment(struct conn *c, struct sock *sk, struct sk_buff *skb, __u32 bytes)
 {
 	__u32 seq = ((struct tcp_skb_cb *)skb->cb)->seq, header = skb->len - bytes, at;
 	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
+	__u64 now = bpf_ktime_get_ns();
 	struct bpf_dynptr p;
 	__u8 b[8] = {};
 	int i, over;
 
 	if (!c || !tp || !with_payload || !bpf_ksym_exists(bpf_dynptr_from_skb))
+		return 0;
+	if (c->proto == PROTO_TLS && after(tp->snd_nxt, c->recover)) {
+		tls_look(c, tp, 0, c->recover);
+		tls_answers(c, tp, smaller(later(tp->first_tx_mstamp * NSEC_PER_USEC, c->last), now));
+	}
+	if (!bytes)
 		return 0;
 	if (seq != tp->rcv_nxt) /* again, or before others */
 		return c->proto == PROTO_TLS;
@@ -169,24 +337,29 @@ static __noinline int tls_segment(struct conn *c, struct sock *sk, struct sk_buf
 	if (c->proto != PROTO_TLS) {
 		if (bpf_dynptr_read(b, TLS_HEADER + 1, (void *)&p, header, 0) || !is_client_hello(b))
 			return 0;
-		tls_begin(c, seq, bpf_ktime_get_ns());
+		tls_begin(c, tp, seq, now);
 	}
 	at = c->bytes_out - seq;
 	if (at > 1U << 30)
 		at = 0; /* some were not seen */
+	if (at && at <= bytes && !c->tls_is)
+		tls_offer(c, skb, 0, header, at);
 	for (i = 0; i < TLS_RECORDS; i++) {
 		if (at + TLS_HEADER > bytes)
 			break;
-		if (bpf_dynptr_read(b, TLS_HEADER, (void *)&p, header + at, 0))
+		if (bpf_dynptr_read(b, TLS_HEADER + 1, (void *)&p, header + at, 0))
 			break;
 		over = tls_record(c, b);
 		if (over < 2)
 			at += TLS_HEADER + (b[3] << 8 | b[4]);
 		if (over) {
-			tls_ready(c, sk, tp, tp->write_seq);
+			tls_ready(c, sk, tp, tp->write_seq, now);
 			return at >= bytes;
 		}
+		if (is_client_hello(b) && at <= bytes)
+			tls_offer(c, skb, 0, header, at);
 	}
+	tls_asks(c, tp, now);
 	c->bytes_out = seq + at;
 	return 1;
 }
@@ -195,6 +368,7 @@ static __noinline int tls_segment(struct conn *c, struct sock *sk, struct sk_buf
 static __noinline int tls_sending(struct conn *c, struct sock *sk, void *from, __u64 count)
 {
 	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
+	__u64 now = bpf_ktime_get_ns();
 	__u8 b[8] = {};
 	__u32 at;
 	int i, over;
@@ -209,21 +383,24 @@ static __noinline int tls_sending(struct conn *c, struct sock *sk, void *from, _
 		return 0;
 	}
 	if (c->tls == TLS_NONE)
-		tls_begin(c, tp->write_seq, bpf_ktime_get_ns());
+		tls_begin(c, tp, tp->write_seq, now);
 	at = c->bytes_out - tp->write_seq;
 	if (at > 1U << 30)
 		at = 0;
 	for (i = 0; i < TLS_RECORDS; i++) {
-		if (at + TLS_HEADER > count || bpf_probe_read_user(b, TLS_HEADER, from + at))
+		if (at + TLS_HEADER > count || bpf_probe_read_user(b, TLS_HEADER + 1, from + at))
 			break;
 		over = tls_record(c, b);
 		if (over < 2)
 			at += TLS_HEADER + (b[3] << 8 | b[4]);
 		if (over) {
-			tls_ready(c, sk, tp, tp->write_seq + (at < count ? at : count));
+			tls_ready(c, sk, tp, tp->write_seq + (at < count ? at : count), now);
 			return 0;
 		}
+		if (is_client_hello(b) && at <= count)
+			tls_offer(c, 0, from, 0, at);
 	}
+	tls_asks(c, tp, now);
 	c->bytes_out = tp->write_seq + at;
 	return 0;
 }
@@ -233,19 +410,20 @@ static __noinline int tls_sending(struct conn *c, struct sock *sk, void *from, _
 static __noinline int tls_sent(struct conn *c, struct sock *sk)
 {
 	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
-	__u64 words[2];
+	__u64 words[2], when;
 	__u32 at = 0;
 	int i, over;
 
 	if (!c || !tp || !after(tp->snd_nxt, c->mark) || !tp->packets_out)
 		return 0;
+	when = smaller(later(tp->first_tx_mstamp * NSEC_PER_USEC, later(c->answer, c->last)), bpf_ktime_get_ns());
 	for (i = 0; i < TLS_RECORDS; i++) {
 		words[0] = 0;
 		if (sent_payload(tp, c->mark, at, words, sizeof(words)) < TLS_HEADER) {
 			if (at) /* the rest is in another buffer */
 				return 0;
 			c->mark = tp->snd_nxt;
-			tls_ready(c, sk, tp, tp->snd_nxt);
+			tls_ready(c, sk, tp, tp->snd_nxt, when);
 			return 1;
 		}
 		over = tls_record(c, (__u8 *)words);
@@ -253,15 +431,32 @@ static __noinline int tls_sent(struct conn *c, struct sock *sk)
 			at += TLS_HEADER + (((__u8 *)words)[3] << 8 | ((__u8 *)words)[4]);
 		if (over) {
 			at += c->mark;
-			tls_ready(c, sk, tp, before(at, tp->snd_nxt) ? at : tp->snd_nxt);
+			tls_ready(c, sk, tp, before(at, tp->snd_nxt) ? at : tp->snd_nxt, when);
 			return 1;
 		}
 		if (c->mark + at == tp->snd_nxt) {
 			c->mark += at;
+			tls_asks(c, tp, when);
 			return 0;
 		}
 	}
 	return 0;
+}
+
+/* The asking end: a segment came in. Returns 1 while it is nothing but handshake. */
+static __noinline int tls_called_segment(struct conn *c, struct sock *sk, struct sk_buff *skb, __u32 bytes)
+{
+	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
+
+	if (!c || !tp || !skb)
+		return 0;
+	if (!sending_seen && tls_sent(c, sk) && c->tls_is & TLS_UNTIL)
+		tls_finished(c, sk, bytes);
+	if (c->proto == PROTO_TLS && bytes) {
+		tls_look(c, tp, skb, skb->len - bytes);
+		tls_answers(c, tp, bpf_ktime_get_ns());
+	}
+	return c->proto == PROTO_TLS;
 }
 
 #endif

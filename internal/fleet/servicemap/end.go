@@ -47,7 +47,7 @@ func EndOf(host string, r *store.Request) End {
 		e.RequestBytes, e.ResponseBytes = r.BytesIn, r.BytesOut
 		// A request that waited with its connection came at some time of that wait:
 		// at the latest when it was over.
-		e.First = r.StartNS + r.Ledger[observe.AcceptWait]
+		e.First = r.StartNS + r.Ledger[observe.AcceptWait] + r.Ledger[observe.TLS]
 	}
 	e.Service = fleet.Service(r.Side, &r.Process, int(e.Server.Port()))
 	if r.FirstByte > 0 && r.Flags&(observe.FlagOverlapped|observe.FlagEstimated) == 0 {

@@ -1,9 +1,9 @@
 package request_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -15,25 +15,39 @@ import (
 )
 
 // TestTLSHandshakes: handshakes are no requests, and those that follow them are counted once,
-// with all of their time.
+// with all of their time. Of the first request of a connection the handshake is a part.
 func TestTLSHandshakes(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-		for _, keep := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, keep %v", tls.VersionName(version), keep), func(t *testing.T) {
-				measure(t, func(tr *trial) { overTLS(tr, version, keep) })
+		for _, c := range []struct {
+			name         string
+			keep, resume bool
+		}{{"one connection", true, false}, {"full", false, false}, {"resumed", false, true}} {
+			t.Run(tls.VersionName(version)+", "+c.name, func(t *testing.T) {
+				measure(t, func(tr *trial) { overTLS(tr, version, c.keep, c.resume) })
 			})
 		}
 	}
 }
 
-func overTLS(tr *trial, version uint16, keep bool) {
+func overTLS(tr *trial, version uint16, keep, resume bool) {
 	const requests, work, pause = 6, 20 * time.Millisecond, 30 * time.Millisecond
-	const exact = 5 * time.Millisecond // of handshakes and timers on a busy machine
+	const asked = 40 * time.Millisecond // by the server, before it answers a ClientHello
+	const exact = 5 * time.Millisecond  // of handshakes and timers on a busy machine
 	o := &onLoopback{trial: tr, place: tr.place()}
 	l := tr.listenNet(o.place)
 	tr.record(request.Options{})
+	read := tr.sentBytesFound()
+	var asking []time.Duration // how long that really took, of each connection
 	server := &http.Server{
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate(tr.t)}, MaxVersion: version},
+		TLSConfig: &tls.Config{
+			Certificates: []tls.Certificate{certificate(tr.t)}, MaxVersion: version,
+			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+				began := time.Now()
+				time.Sleep(asked)
+				asking = append(asking, time.Since(began))
+				return nil, nil
+			},
+		},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(work)
 			w.Write(make([]byte, 3000))
@@ -42,9 +56,13 @@ func overTLS(tr *trial, version uint16, keep bool) {
 	}
 	go server.ServeTLS(l, "", "")
 	tr.cleanup(func() { server.Close() })
+	var sessions tls.ClientSessionCache
+	if resume {
+		sessions = tls.NewLRUClientSessionCache(1)
+	}
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: !keep,
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true, ClientSessionCache: sessions},
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			return tr.dialNet(o.place, l.Addr()), nil
 		},
@@ -65,8 +83,17 @@ func overTLS(tr *trial, version uint16, keep bool) {
 	tr.finish()
 	for _, side := range []observe.Side{observe.Served, observe.Called} {
 		all := o.of(side)
+		slept, waited := asking, time.Duration(0)
 		for _, r := range all {
-			if total, server := time.Duration(r.TotalNS()), time.Duration(r.Ledger[observe.Server]); server < work || total > work+exact || r.Flags&observe.FlagOverlapped != 0 {
+			took, known := time.Duration(r.Ledger[observe.TLS]), time.Duration(0)
+			if r.Seq == 1 && len(slept) > 0 {
+				known, slept = slept[0], slept[1:]
+				waited += known
+			}
+			if took < known || took > known+exact {
+				o.errorf("%s: want %v of tls: %s", side, known, describe(r, r.StartNS))
+			}
+			if total, server := time.Duration(r.TotalNS()-r.Ledger[observe.TLS]), time.Duration(r.Ledger[observe.Server]); server < work || total > work+exact || r.Flags&observe.FlagOverlapped != 0 {
 				o.errorf("%s: want %v of the server: %s", side, work, describe(r, r.StartNS))
 			}
 		}
@@ -75,13 +102,63 @@ func overTLS(tr *trial, version uint16, keep bool) {
 		}
 		var handshakes, failed uint64
 		var took time.Duration
+		var is observe.TLSStats
 		for _, c := range tr.counters {
 			if c.Side == side {
 				handshakes, failed, took = handshakes+c.TLS, failed+c.TLSFailed, took+time.Duration(c.TLSNS)
+				is.Add(&c.TLSStats, 1)
 			}
 		}
 		if handshakes != uint64(connections) || failed != 0 || took <= 0 {
 			o.errorf("%s: %d handshakes and %d that failed in %v, want %d", side, handshakes, failed, took, connections)
 		}
+		if server := time.Duration(is.ServerNS); server < waited || server > waited+exact*time.Duration(connections) || is.ServerNS+is.ClientNS+is.NetworkNS != int64(took) {
+			o.errorf("%s: %v of %v waited for the serving end, want %v", side, server, took, waited)
+		}
+		want := observe.TLSStats{Full: handshakes, Again: handshakes - 1, ServerNS: is.ServerNS, ClientNS: is.ClientNS, NetworkNS: is.NetworkNS}
+		if resume {
+			want.Full, want.Again, want.Resumed = 1, 0, handshakes-1
+		}
+		if want.V12 = handshakes; version == tls.VersionTLS13 {
+			want.V12, want.V13 = 0, handshakes
+			if !read {
+				want.Full, want.Again, want.Resumed = is.Full, is.Again, is.Resumed
+			}
+		}
+		if is != want {
+			o.errorf("%s: %+v, want %+v", side, is, want)
+		}
 	}
+}
+
+// sentBytesFound waits until the recorder can read what was sent, which traffic shows it.
+func (tr *trial) sentBytesFound() bool {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	tr.must(err)
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go io.Copy(c, c)
+		}
+	}()
+	for range 200 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		tr.must(err)
+		b := bytes.Repeat([]byte("told by words"), 300)
+		_, err = c.Write(b)
+		tr.must(err)
+		_, err = io.ReadFull(c, b)
+		tr.must(err)
+		c.Close()
+		if tr.recorder.SentBytesFound() {
+			time.Sleep(1500 * time.Millisecond) // until the recorder goes by it
+			return true
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return false
 }

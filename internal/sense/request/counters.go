@@ -35,7 +35,8 @@ type Counters struct {
 
 	TLS       uint64 // handshakes of TLS that were completed; they are no requests
 	TLSFailed uint64 // given up: the connection was closed first
-	TLSNS     int64  // time of those completed, ns: first byte of the ClientHello to the client's Finished
+	TLSNS     int64  // time of those completed, ns: first byte of the ClientHello to the last Finished
+	TLSStats  observe.TLSStats
 }
 
 // counterKey is the address that Counters are of.
@@ -91,4 +92,5 @@ func (c *Counters) add(b *Counters, sign int64) {
 	c.TLS += u * b.TLS
 	c.TLSFailed += u * b.TLSFailed
 	c.TLSNS += sign * b.TLSNS
+	c.TLSStats.Add(&b.TLSStats, sign)
 }

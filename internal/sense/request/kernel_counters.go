@@ -14,34 +14,6 @@ type kernelCounters struct {
 	connections, handshake, handshakeMax         uint64
 	synRetrans                                   uint64
 	parts                                        [observe.NumParts]int64
-	_                                            uint64
-}
-
-// handshake counts a handshake of TLS. As many addresses have room as in the kernel.
-func (r *Recorder) handshake(rec *record) {
-	c := Counters{Side: observe.Side(rec.side), NetNS: uint64(rec.netns)}
-	at := rec.addrPort(&rec.localAddr, rec.localPort)
-	if c.Side == observe.Called {
-		at = rec.addrPort(&rec.peerAddr, rec.peerPort)
-	}
-	c.Addr, c.Port = at.Addr(), at.Port()
-	t := r.handshakes[c.key()]
-	if t == nil {
-		if len(r.handshakes) >= maxAddresses {
-			return
-		}
-		if r.handshakes == nil {
-			r.handshakes = map[counterKey]*Counters{}
-		}
-		t = &c
-		r.handshakes[c.key()] = t
-	}
-	if observe.Status(rec.status) == observe.StatusError {
-		t.TLSFailed++
-		return
-	}
-	t.TLS++
-	t.TLSNS += rec.parts[observe.Server]
 }
 
 // endpointKey is struct endpoint_key.
@@ -78,7 +50,7 @@ func (r *Recorder) Counters() []Counters {
 		}
 		r.sum(&list[i], int(n))
 		if t := r.handshakes[list[i].key()]; t != nil && !known {
-			list[i].TLS, list[i].TLSFailed, list[i].TLSNS = t.TLS, t.TLSFailed, t.TLSNS
+			list[i].TLS, list[i].TLSFailed, list[i].TLSNS, list[i].TLSStats = t.TLS, t.TLSFailed, t.TLSNS, t.TLSStats
 		}
 	}
 	other := Counters{Side: observe.Served}

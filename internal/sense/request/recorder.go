@@ -92,6 +92,7 @@ type Recorder struct {
 	closed   sync.Once
 
 	handshakes map[counterKey]*Counters // of TLS
+	shookHands map[handshakePeer]bool   // have completed one; all are forgotten where there are too many
 
 	clock    int64 // wall clock less monotonic clock, ns
 	request  observe.Request

@@ -39,6 +39,7 @@ func share(all []observe.Endpoint, group []int, c *Counters) {
 		times := apportion(uint64(max(c.TLSNS, 0)), byConnections, byRequests)
 		for i, at := range group {
 			all[at].TLS, all[at].TLSFailed, all[at].TLSHandshake = done[i], failed[i], int64(times[i])
+			all[at].TLSStats = c.TLSStats.Scale(done[i], c.TLS)
 		}
 	}
 

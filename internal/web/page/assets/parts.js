@@ -6,6 +6,8 @@ import { say } from "./language.js";
 export const parts = [
   { key: "accept_wait", name: say`accept_wait`, color: "#c45fc4", who: say`the client waits for accept()`,
     text: say`The connection was complete and the application had not accepted it: its workers or its event loop were busy.` },
+  { key: "tls", name: say`tls`, color: "#6b7f1d", who: say`the client waits for the handshake of TLS`,
+    text: say`From the ClientHello to the end of the handshake, on a new connection: signatures, round trips, and whatever either end asks meanwhile.` },
   { key: "upload", name: say`upload`, color: "#16888a", who: say`the application waits for the rest of the request`,
     text: say`From the first to the last byte of the request: a slow or distant client, or segments lost on the way here.` },
   { key: "recv_wait", name: say`recv_wait`, color: "#a87b00", who: say`the request waits to be read`,
