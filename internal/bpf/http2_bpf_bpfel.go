@@ -17,7 +17,6 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	HTTP2MapCallers          = "callers"
-	HTTP2MapConnLabels       = "conn_labels"
 	HTTP2MapConns            = "conns"
 	HTTP2MapCounts           = "counts"
 	HTTP2MapEndpoints        = "endpoints"
@@ -114,16 +113,15 @@ type HTTP2ProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HTTP2MapSpecs struct {
-	Callers    *ebpf.MapSpec `ebpf:"callers"`
-	ConnLabels *ebpf.MapSpec `ebpf:"conn_labels"`
-	Conns      *ebpf.MapSpec `ebpf:"conns"`
-	Counts     *ebpf.MapSpec `ebpf:"counts"`
-	Endpoints  *ebpf.MapSpec `ebpf:"endpoints"`
-	Listening  *ebpf.MapSpec `ebpf:"listening"`
-	PlaceOf    *ebpf.MapSpec `ebpf:"place_of"`
-	Places     *ebpf.MapSpec `ebpf:"places"`
-	Records    *ebpf.MapSpec `ebpf:"records"`
-	Rings      *ebpf.MapSpec `ebpf:"rings"`
+	Callers   *ebpf.MapSpec `ebpf:"callers"`
+	Conns     *ebpf.MapSpec `ebpf:"conns"`
+	Counts    *ebpf.MapSpec `ebpf:"counts"`
+	Endpoints *ebpf.MapSpec `ebpf:"endpoints"`
+	Listening *ebpf.MapSpec `ebpf:"listening"`
+	PlaceOf   *ebpf.MapSpec `ebpf:"place_of"`
+	Places    *ebpf.MapSpec `ebpf:"places"`
+	Records   *ebpf.MapSpec `ebpf:"records"`
+	Rings     *ebpf.MapSpec `ebpf:"rings"`
 }
 
 // HTTP2VariableSpecs contains global variables before they are loaded into the kernel.
@@ -180,22 +178,20 @@ func (o *HTTP2Objects) Close() error {
 //
 // It can be passed to LoadHTTP2Objects or ebpf.CollectionSpec.LoadAndAssign.
 type HTTP2Maps struct {
-	Callers    *ebpf.Map `ebpf:"callers"`
-	ConnLabels *ebpf.Map `ebpf:"conn_labels"`
-	Conns      *ebpf.Map `ebpf:"conns"`
-	Counts     *ebpf.Map `ebpf:"counts"`
-	Endpoints  *ebpf.Map `ebpf:"endpoints"`
-	Listening  *ebpf.Map `ebpf:"listening"`
-	PlaceOf    *ebpf.Map `ebpf:"place_of"`
-	Places     *ebpf.Map `ebpf:"places"`
-	Records    *ebpf.Map `ebpf:"records"`
-	Rings      *ebpf.Map `ebpf:"rings"`
+	Callers   *ebpf.Map `ebpf:"callers"`
+	Conns     *ebpf.Map `ebpf:"conns"`
+	Counts    *ebpf.Map `ebpf:"counts"`
+	Endpoints *ebpf.Map `ebpf:"endpoints"`
+	Listening *ebpf.Map `ebpf:"listening"`
+	PlaceOf   *ebpf.Map `ebpf:"place_of"`
+	Places    *ebpf.Map `ebpf:"places"`
+	Records   *ebpf.Map `ebpf:"records"`
+	Rings     *ebpf.Map `ebpf:"rings"`
 }
 
 func (m *HTTP2Maps) Close() error {
 	return _HTTP2Close(
 		m.Callers,
-		m.ConnLabels,
 		m.Conns,
 		m.Counts,
 		m.Endpoints,

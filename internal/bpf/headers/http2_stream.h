@@ -199,7 +199,8 @@ __noinline int end_stream(struct conn *c, struct multiplexed *m, struct stream *
 	rec->http = s->http;
 	rec->netns = m->netns;
 	rec->proto = PROTO_HTTP2;
-	rec->label_len = 0;
+	rec->has_head = 0;
+	rec->headers = 0;
 	rec->has_work = 0;
 	rec->share = share;
 	rec->first_byte = s->answer ? span(s->first, answer) : 0;

@@ -102,7 +102,7 @@ func (r *Recorder) attachStreams() error {
 	s := &r.streams
 	err = bpf.LoadBeside(spec, &s.objects, map[string]*ebpf.Map{
 		bpf.HTTP2MapConns: r.objects.Conns, bpf.HTTP2MapCounts: r.objects.Counts, bpf.HTTP2MapRecords: r.objects.Records, bpf.HTTP2MapRings: r.objects.Rings,
-		bpf.HTTP2MapCallers: r.objects.Callers, bpf.HTTP2MapConnLabels: r.objects.ConnLabels, bpf.HTTP2MapEndpoints: r.objects.Endpoints, bpf.HTTP2MapListening: r.objects.Listening,
+		bpf.HTTP2MapCallers: r.objects.Callers, bpf.HTTP2MapEndpoints: r.objects.Endpoints, bpf.HTTP2MapListening: r.objects.Listening,
 	})
 	if err != nil {
 		return err

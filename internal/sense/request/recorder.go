@@ -57,6 +57,7 @@ type Stats struct {
 	Unfollowed     uint64        // requests, and calls, that were not followed: no kernel memory, or over 20,000 connections
 	Streams        uint64        // requests of HTTP/2, more than 128 at once on a connection, and connections, more than 1,024 at once, that were not told apart
 	Frames         uint64        // of HTTP/2 under TLS, by their length, that ask for nothing: taken for no request
+	Headers        uint64        // requests of HTTP/1.1 whose headers go on beyond what is kept, so that a trace may be there
 	Weight         uint32        // how many requests a record stands for now: 1 = all are recorded
 	Follow         uint32        // one of so many connections is followed now
 	Split          uint32        // one of so many requests of those is followed from thread to thread now
@@ -80,6 +81,7 @@ type Recorder struct {
 	onConnect *bpf.Slot // nil without tail calls
 
 	records  []byte // [CPU][slot]record
+	heads    []byte // [CPU][slot]head; one without labels
 	rings    []byte // [CPU]ring
 	counts   []byte // [endpoint][CPU][lane]counters
 	cpus     int
@@ -188,6 +190,9 @@ func (r *Recorder) load() error {
 	r.slots = uint64(min(max(floorPowerOfTwo(ringBytes/recordSize/r.cpus), minSlots), maxSlots))
 	endpoints := min(maxAddresses, counterBytes/(countersSize*2*r.cpus))
 	spec.Maps[bpf.RequestMapRecords].MaxEntries = uint32(r.slots) * uint32(r.cpus)
+	if r.opt.Labels {
+		spec.Maps[bpf.RequestMapHeads].MaxEntries = uint32(r.slots) * uint32(r.cpus)
+	}
 	spec.Maps[bpf.RequestMapRings].MaxEntries = uint32(r.cpus)
 	spec.Maps[bpf.RequestMapCounts].MaxEntries = uint32(endpoints * r.cpus * 2)
 
@@ -241,6 +246,7 @@ func (r *Recorder) mapMemory() error {
 		prot int
 	}{
 		{&r.records, r.objects.Records, unix.PROT_READ},
+		{&r.heads, r.objects.Heads, unix.PROT_READ},
 		{&r.rings, r.objects.Rings, unix.PROT_READ | unix.PROT_WRITE},
 		{&r.counts, r.objects.Counts, unix.PROT_READ},
 	} {

@@ -37,13 +37,13 @@ type record struct {
 	peerPort  uint16
 	netns     uint32
 	proto     uint8
-	labelLen  uint8
+	hasHead   uint8
 	hasWork   uint8
 	share     uint8
 	firstByte uint64
 	localAddr [16]byte
 	peerAddr  [16]byte
-	label     [40]byte
+	headers   uint64
 	work      [observe.NumServerParts]int64
 }
 
@@ -113,7 +113,7 @@ func (r *Recorder) drain(cpu int, each func(*observe.Request)) int {
 		}
 		switch rec.kind {
 		case kindRequest:
-			r.decode(rec)
+			r.decode(rec, cpu, number)
 			if rec.proto != protoSealed || r.sealed.waited(&r.request) {
 				each(&r.request)
 			}
@@ -135,7 +135,7 @@ func (r *Recorder) drain(cpu int, each func(*observe.Request)) int {
 	return n
 }
 
-func (r *Recorder) decode(rec *record) {
+func (r *Recorder) decode(rec *record, cpu int, number uint64) {
 	q := &r.request
 	q.Side = observe.Side(rec.side)
 	q.StartNS = int64(rec.start) + r.clock
@@ -162,9 +162,9 @@ func (r *Recorder) decode(rec *record) {
 		q.Split.Fit(q.Ledger[observe.Server])
 		r.threads.follow(q.PID)
 	}
-	q.Label = ""
-	if rec.labelLen > 0 {
-		q.Label = label(rec.proto, rec.label[:min(int(rec.labelLen), len(rec.label))])
+	q.Label, q.Trace = "", observe.Trace{}
+	if rec.hasHead != 0 {
+		r.readHead(rec, r.head(cpu, number))
 	}
 }
 
