@@ -10,7 +10,7 @@ import (
 type Trace struct {
 	ID     [16]byte
 	Parent [8]byte // the span that sent the request
-	Flags  uint8   // TraceSampled
+	Flags  uint32  // the eight of the header: TraceSampled
 }
 
 // TraceSampled says that who sent the request may have recorded its span.
@@ -39,7 +39,7 @@ func ParseTraceparent[T string | []byte](value T) (t Trace, ok bool) {
 	case longer && (version[0] == 0 || value[traceparentLength] != '-'):
 		return Trace{}, false
 	}
-	t.Flags = flags[0]
+	t.Flags = uint32(flags[0])
 	return t, true
 }
 

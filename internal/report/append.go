@@ -72,9 +72,9 @@ func appendMicros(dst []byte, ns int64) []byte {
 	return appendPadded(append(dst, '.'), int(u%1000), 3)
 }
 
-// appendDuration appends a time with three significant digits and the unit
+// AppendDuration appends a time with three significant digits and the unit
 // that suits it, without a blank, as in "12.3ms".
-func appendDuration(dst []byte, ns int64) []byte {
+func AppendDuration(dst []byte, ns int64) []byte {
 	if ns < 1000 {
 		return append(strconv.AppendInt(dst, ns, 10), "ns"...)
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"encoding/hex"
 	"math/bits"
 	"net/netip"
 	"strconv"
@@ -87,6 +88,11 @@ func AppendRequestJSON(dst []byte, r *observe.Request, processOf observe.Identit
 	if r.Label != "" {
 		dst = append(dst, `,"label":`...)
 		dst = appendJSONString(dst, r.Label)
+	}
+	if r.Trace.Known() {
+		dst = hex.AppendEncode(append(dst, `,"trace_id":"`...), r.Trace.ID[:])
+		dst = hex.AppendEncode(append(dst, `","parent_span_id":"`...), r.Trace.Parent[:])
+		dst = append(dst, '"')
 	}
 	return append(dst, "}\n"...)
 }

@@ -20,7 +20,7 @@ func TestBytesStay(t *testing.T) {
 	for i, e := range observetest.Seconds() {
 		l.second(host, fleet.Position(i+1), &store.Second{At: 1_790_000_000, Endpoint: e, Process: observetest.Identities()[i]})
 	}
-	const want = "7e5961c05a53c325"
+	const want = "3c3f0fb7dd5a5244"
 	if sum := sha256.Sum256(l.b); hex.EncodeToString(sum[:8]) != want {
 		t.Errorf("%x, want %s:\n%s", sum[:8], want, l.b)
 	}
