@@ -93,18 +93,22 @@ func (r *Recorder) Poll(each func(*observe.Request)) int {
 }
 
 func (r *Recorder) drainAll(each func(*observe.Request)) int {
+	// What streams said before the records up to here were written is there by then.
+	for cpu := range r.cpus {
+		r.ends[cpu] = atomic.LoadUint64(&r.ring(cpu).head)
+	}
+	r.streams.headers.poll()
 	n := 0
 	for cpu := range r.cpus {
-		n += r.drain(cpu, each)
+		n += r.drain(cpu, r.ends[cpu], each)
 	}
 	r.stats.Records += uint64(n)
 	return n
 }
 
-func (r *Recorder) drain(cpu int, each func(*observe.Request)) int {
+func (r *Recorder) drain(cpu int, head uint64, each func(*observe.Request)) int {
 	ring := r.ring(cpu)
 	number := ring.tail
-	head := atomic.LoadUint64(&ring.head)
 	n := 0
 	for ; number != head; number++ {
 		rec := r.record(cpu, number)
@@ -165,6 +169,8 @@ func (r *Recorder) decode(rec *record, cpu int, number uint64) {
 	q.Label, q.Trace = "", observe.Trace{}
 	if rec.hasHead != 0 {
 		r.readHead(rec, r.head(cpu, number))
+	} else if rec.headers != 0 {
+		r.readHeaders(rec)
 	}
 }
 
