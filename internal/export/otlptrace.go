@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
@@ -64,6 +65,7 @@ func protocolAttributes(r *store.Request) []*commonpb.KeyValue {
 	if !ok || !httpMethods[method] {
 		return nil
 	}
+	path, code, rpc := strings.Cut(path, " gRPC ")
 	version := "1.1"
 	if r.Flags&observe.FlagMultiplexed != 0 {
 		version = "2"
@@ -71,6 +73,11 @@ func protocolAttributes(r *store.Request) []*commonpb.KeyValue {
 	list := attributes("network.protocol.name", "http", "network.protocol.version", version, "http.request.method", method)
 	if strings.HasPrefix(path, "/") && !strings.HasSuffix(path, "…") { // the whole path
 		list = append(list, attributes("url.path", path)...)
+	}
+	if n, err := strconv.ParseUint(code, 10, 16); rpc && err == nil {
+		service, call, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+		list = append(list, attributes("rpc.system", "grpc", "rpc.service", service, "rpc.method", strings.TrimSuffix(call, "…"))...)
+		list = append(list, attribute("rpc.grpc.status_code", intValue(int64(n))))
 	}
 	return list
 }

@@ -79,6 +79,23 @@ func TestSpanOfAnUnsampledTrace(t *testing.T) {
 	}
 }
 
+func TestSpanOfGRPC(t *testing.T) {
+	c, _ := bothEndsOf("")
+	c.Label, c.Flags = "POST /shop.Cart/Get gRPC 14", observe.FlagMultiplexed
+	got := span(&c)
+	for key, want := range map[string]string{"network.protocol.version": "2", "url.path": "/shop.Cart/Get", "rpc.system": "grpc", "rpc.service": "shop.Cart", "rpc.method": "Get"} {
+		if v := textAttributes(got)[key]; v != want {
+			t.Errorf("%s is %q, want %q", key, v, want)
+		}
+	}
+	for _, a := range got.Attributes {
+		if a.Key == "rpc.grpc.status_code" && a.Value.GetIntValue() == 14 {
+			return
+		}
+	}
+	t.Error("the status of gRPC is missing")
+}
+
 func TestSpanWithoutATrace(t *testing.T) {
 	c, _ := bothEndsOf("")
 	one, two := span(&c), span(&c)
