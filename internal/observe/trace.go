@@ -73,6 +73,9 @@ const (
 	traceDigits      = 32
 )
 
+// TraceOf asks for the trace of a request.
+func TraceOf(t *Trace) TraceMatch { return TraceMatch(hex.EncodeToString(t.ID[:])) }
+
 // ParseTraceMatch reads the ID of a trace, or at least 8 digits that it begins with.
 func ParseTraceMatch(s string) (TraceMatch, error) {
 	if len(s) < leastTraceDigits || len(s) > traceDigits || strings.Trim(s, "0123456789abcdef") != "" {
