@@ -28,7 +28,7 @@ type hopKey struct {
 }
 
 // tracedChain is three services that each call the next one and pass traceparent on with a
-// span of their own, and what each was told by whom.
+// span of their own, and the traceparent of each request.
 type tracedChain struct {
 	mu    sync.Mutex
 	truth map[hopKey]string // traceparent; "" none
