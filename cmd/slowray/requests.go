@@ -314,7 +314,8 @@ func (c *requestsCmd) tellLosses(s *streams, lost request.Stats) {
 	tell(lost.Sampled, fmt.Sprintf("requests were only counted, to stay within %g %% of the CPU (see --budget)", c.Budget))
 	tell(lost.LeftOut, fmt.Sprintf("requests have no line: their connections were left out, to stay within %g %% of the CPU (see --budget)", c.Budget))
 	tell(lost.Connections, "connections were not watched because kernel memory ran out")
-	tell(lost.Headers, "requests may carry a trace that was not seen: their headers are longer than what is kept of them")
+	tell(lost.Headers, observe.LossHeaders)
+	tell(lost.Blocks, observe.LossBlocks)
 	tell(lost.Missed, "events of connections were kept from slowray by the kernel: requests may lack a part")
 	for _, what := range lost.Missing {
 		fmt.Fprintln(s.err, "slowray: not seen: "+what)

@@ -13,6 +13,9 @@ const (
 	LossEstimated = "requests of connections that were left out, to stay within the CPU budget: their counts and sums are estimates"
 	// LossFrames is of lengths that ask for nothing: nobody waited for an answer.
 	LossFrames = "frames of HTTP/2 under TLS that ask for nothing, by their length: taken for no request"
+	// LossHeaders and LossBlocks are of what labels and traces are read from.
+	LossHeaders = "requests of HTTP/1.1 whose headers are longer than what is kept of them: a trace that they carry was not seen"
+	LossBlocks  = "header blocks of HTTP/2 that were not seen whole: requests may lack their label and trace"
 )
 
 // Loss counts readings that were dropped or skipped to stay within bounds.
