@@ -37,6 +37,7 @@ func (c *requestsCmd) runAt(ctx context.Context, s *streams) error {
 	side, _ := sideNamed(c.Side)
 	peer, _ := c.peer()
 	q := store.Query{From: at, To: at.Add(length), Side: side, MinTotal: value(c.Slow)}
+	q.Trace, _ = c.trace()
 	if len(c.Port) == 1 {
 		q.Port = c.Port[0]
 	}
@@ -55,6 +56,10 @@ func (c *requestsCmd) runAt(ctx context.Context, s *streams) error {
 		line = format.header(line, style)
 	}
 	written, stand, labelled := 0, uint64(0), false
+	var waterfall *hops
+	if q.Trace != "" && c.Format == formatText {
+		waterfall, line = &hops{}, nil
+	}
 	err = history.Requests(q, func(r *store.Request) bool {
 		port := r.Local.Port()
 		if r.Side == observe.Called {
@@ -65,14 +70,18 @@ func (c *requestsCmd) runAt(ctx context.Context, s *streams) error {
 			peer.IsValid() && !peer.Contains(r.Peer.Addr().Unmap()) {
 			return ctx.Err() == nil
 		}
+		written++
+		labelled = labelled || r.Label != ""
+		stand += uint64(max(r.Weight, 1))
+		if waterfall != nil {
+			waterfall.add("", r)
+			return ctx.Err() == nil && (c.Limit == nil || written < *c.Limit)
+		}
 		line = format.line(line, &r.Request, describe(r), &r.PeerWorkload, style)
 		if _, err := out.Write(line); err != nil {
 			return false
 		}
 		line = line[:0]
-		written++
-		labelled = labelled || r.Label != ""
-		stand += uint64(max(r.Weight, 1))
 		return ctx.Err() == nil && (c.Limit == nil || written < *c.Limit)
 	})
 	if err != nil {
@@ -81,6 +90,11 @@ func (c *requestsCmd) runAt(ctx context.Context, s *streams) error {
 	if written == 0 {
 		if first, last, err := history.Span(); err != nil || first.IsZero() || !first.Before(q.To) || !last.After(q.From) {
 			return c.none(history, "there are no requests", q.From, q.To)
+		}
+	}
+	if waterfall != nil {
+		if err := waterfall.write(s, q.Trace); err != nil {
+			return err
 		}
 	}
 	if err := out.Flush(); err != nil && !errors.Is(err, syscall.EPIPE) {

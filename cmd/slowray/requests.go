@@ -30,6 +30,7 @@ type requestsCmd struct {
 	Format     string         `default:"text" placeholder:"F" complete:"formats" help:"text, json (one object per line, schema slowray.request/1) or tcprt (TCPRT's log, version 6)."`
 	StatsEvery *time.Duration `placeholder:"D" help:"With --format tcprt: how often the statistics of each port are written (60s)."`
 	Labels     bool           `help:"Also keep what was asked for: method and path, statement or command."`
+	Trace      *string        `placeholder:"ID" help:"Only requests of this trace (its ID in traceparent, or at least 8 digits that it begins with), as a waterfall."`
 	Limit      *int           `placeholder:"N" help:"End after so many requests."`
 	From       *string        `placeholder:"FILE" help:"Read a capture of packets (pcap, pcapng) or a log of TCPRT (version 6), also compressed, instead of recording; needs no root."`
 	podFlag    `embed:""`
@@ -79,6 +80,9 @@ func (c *requestsCmd) Validate() error {
 	if _, err := c.peer(); err != nil {
 		return err
 	}
+	if _, err := c.trace(); err != nil {
+		return err
+	}
 	if _, ok := requestFormats[c.Format]; !ok {
 		return fmt.Errorf("--format %s: must be text, json or tcprt", c.Format)
 	}
@@ -105,6 +109,8 @@ func (c *requestsCmd) Validate() error {
 		return fmt.Errorf("--stats-every %s: must be at least 1s", *c.StatsEvery)
 	case c.StatsEvery != nil && c.Format != formatTCPRT:
 		return errors.New("--stats-every goes with --format tcprt")
+	case c.Trace != nil && (c.Format == formatTCPRT || c.From != nil):
+		return errors.New("--trace: is for requests of this host's kernel or history, as text or json")
 	case c.Labels && c.Format == formatTCPRT:
 		return errors.New("--labels: --format tcprt has no place for them")
 	}
@@ -136,6 +142,18 @@ func sideNamed(name *string) (observe.Side, error) {
 		}
 	}
 	return 0, fmt.Errorf("--side %q: must be served or called", *name)
+}
+
+// trace is the trace that was asked for, "" for any request.
+func (c *requestsCmd) trace() (observe.TraceMatch, error) {
+	if c.Trace == nil {
+		return "", nil
+	}
+	m, err := observe.ParseTraceMatch(*c.Trace)
+	if err != nil {
+		return "", fmt.Errorf("--trace %q: %w", *c.Trace, err)
+	}
+	return m, nil
 }
 
 // peer is the network that was asked for, an invalid one for any.
@@ -179,7 +197,7 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	side, _ := sideNamed(c.Side)
 	peer, _ := c.peer()
 	watch.RaisePriority() // on a busy host the rings would run full
-	opt := request.Options{Slow: value(c.Slow), Labels: c.Labels, Connections: c.Format == formatTCPRT, Budget: c.share(), Split: c.Format != formatTCPRT}
+	opt := request.Options{Slow: value(c.Slow), Labels: c.Labels || c.Trace != nil, Connections: c.Format == formatTCPRT, Budget: c.share(), Split: c.Format != formatTCPRT}
 	if !opt.Split {
 		opt.Ports, opt.Side = c.Port, side // with a split, what waits for a call needs the call recorded too
 	}
@@ -225,13 +243,17 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	}
 	fmt.Fprintln(s.err, "slowray: recording requests"+slow+untilText(c.For))
 	began := time.Now()
-	if c.Format == formatText {
+	switch stream.trace, _ = c.trace(); {
+	case stream.trace != "" && c.Format == formatText:
+		stream.hops = &hops{}
+		stream.format.header = nil
+	case c.Format == formatText:
 		stream.table = request.NewTable(began)
 		stream.table.Master = names.Master
 	}
 	err = stream.run(ctx)
 	if err == nil {
-		err = stream.summary(began, time.Now(), c.why())
+		err = cmp.Or(stream.hops.write(s, stream.trace), stream.summary(began, time.Now(), c.why()))
 	}
 	c.tellLosses(s, src.Stats())
 	return err
@@ -297,6 +319,8 @@ func (c *requestsCmd) tellLosses(s *streams, lost request.Stats) {
 	tell(lost.Sampled, fmt.Sprintf("requests were only counted, to stay within %g %% of the CPU (see --budget)", c.Budget))
 	tell(lost.LeftOut, fmt.Sprintf("requests have no line: their connections were left out, to stay within %g %% of the CPU (see --budget)", c.Budget))
 	tell(lost.Connections, "connections were not watched because kernel memory ran out")
+	tell(lost.Headers, observe.LossHeaders)
+	tell(lost.Blocks, observe.LossBlocks)
 	tell(lost.Missed, "events of connections were kept from slowray by the kernel: requests may lack a part")
 	for _, what := range lost.Missing {
 		fmt.Fprintln(s.err, "slowray: not seen: "+what)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
+	"github.com/slowray/slowray/internal/schema"
 	"github.com/slowray/slowray/internal/sense/kube"
 	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/shell"
@@ -67,6 +68,8 @@ type requestStream struct {
 	peer  netip.Prefix                // invalid = any
 	slow  time.Duration               // 0 = any
 	ours  func(*observe.Request) bool // nil = any
+	trace observe.TraceMatch          // "" = any
+	hops  *hops                       // instead of lines; nil = lines
 	limit int                         // 0 = none
 	gone  func() bool                 // whether the reader has left; nil when that cannot be known
 	table *request.Table              // what is written comes to; nil when the format has no summary
@@ -184,6 +187,7 @@ func (s *requestStream) add(r *observe.Request) {
 		s.side != 0 && r.Side != s.side ||
 		len(s.ports) > 0 && !slices.Contains(s.ports, int(endpointOf(r).Port())) ||
 		s.peer.IsValid() && !s.peer.Contains(r.Peer.Addr().Unmap()) ||
+		s.trace != "" && !s.trace.Has(&r.Trace) ||
 		s.ours != nil && !s.ours(r) {
 		return
 	}
@@ -227,6 +231,12 @@ func (s *requestStream) line(r *observe.Request) {
 		end := r.StartNS + r.TotalNS()
 		p, _ := s.processOf(r.PID, end)
 		s.peerPod = s.pods.PeerOf(&p, r.Peer.Addr(), end)
+	}
+	if s.hops != nil {
+		p, _ := s.processOf(r.PID, r.StartNS+r.TotalNS())
+		s.hops.add("", &schema.Request{Request: *r, Process: p, PeerWorkload: s.peerPod})
+		s.written++
+		return
 	}
 	s.buf = s.format.line(s.buf, r, s.processOf, &s.peerPod, s.style)
 	if len(s.buf) > before {

@@ -23,6 +23,7 @@
 #include "headers/record.h"
 #include "headers/http2_frame.h"
 #include "headers/http2_stream.h"
+#include "headers/header_block.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -70,6 +71,7 @@ struct at {
 	struct way *w;
 	__u32 share; /* of requests that begin */
 	__u32 asks; /* it goes from the caller to the server */
+	__u32 seq_end; /* the sequence number after the segment */
 };
 
 static __always_inline void read_status(struct at *at, struct stream *s, __u8 flags)
@@ -88,6 +90,86 @@ static __always_inline void read_status(struct at *at, struct stream *s, __u8 fl
 	s->http = status_of(b);
 }
 
+/* Hands a piece of a header block over; room is a constant. */
+static __always_inline void hand_piece(struct at *at, const __u32 room, __u32 off, __u32 len, __u32 stream, __u8 flags)
+{
+	struct header_block *b;
+
+	len = ((len - 1) & (room - 1)) + 1; /* as it is: what the verifier has to know */
+	b = block_for(room, at->m->headers, at->w->blocks, stream, len, !at->asks, flags);
+	if (!b)
+		return;
+	if (bpf_skb_load_bytes(at->skb, off, b->bytes, len))
+		bpf_ringbuf_discard(b, BPF_RB_NO_WAKEUP);
+	else
+		bpf_ringbuf_submit(b, BPF_RB_NO_WAKEUP);
+}
+
+/* Hands over what of a block lies in this segment from off on, and notes what is to come with
+ * the next one. */
+static __noinline int hand_block(struct at *at, __u32 off, __u32 len, __u32 stream, __u32 flags)
+{
+	__u32 here, ends = flags & BLOCK_ENDS;
+	struct way *w;
+
+	if (!at || !at->w || !at->m)
+		return 0;
+	w = at->w;
+	w->rest = 0;
+	here = off < at->end ? at->end - off : 0;
+	if (len > here) {
+		w->rest = len - here;
+		w->rest_at = at->seq_end;
+		w->rest_stream = stream;
+		w->rest_ends = ends;
+		ends = 0;
+	} else {
+		here = len;
+	}
+	if (here > BLOCK_SIZE) {
+		here = BLOCK_SIZE; /* what follows is lost */
+		w->rest = 0;
+		ends = 0;
+	}
+	flags = (flags & BLOCK_BEGINS) | ends;
+	if (!here)
+		return 0;
+	if (here <= SMALL_BLOCK)
+		hand_piece(at, SMALL_BLOCK, off, here, stream, flags);
+	else
+		hand_piece(at, BLOCK_SIZE, off, here, stream, flags);
+	return 0;
+}
+
+/* A frame with a header block, or with a part of one. */
+static __noinline int see_block(struct at *at, __u32 len, __u32 type, __u32 flags, __u32 stream)
+{
+	__u32 off, before = 0;
+	__u8 padding = 0;
+
+	if (!at || !at->w)
+		return 0;
+	if (type != CONTINUATION)
+		at->w->blocks++;
+	if (type == PUSH_PROMISE) {
+		at->w->blocks++; /* as if not seen: nobody asked for it */
+		return 0;
+	}
+	off = at->off + FRAME_HEADER;
+	if (type == HEADERS) {
+		if (flags & PADDED) {
+			if (bpf_skb_load_bytes(at->skb, off, &padding, 1))
+				return 0;
+			before = 1;
+		}
+		if (flags & WITH_PRIORITY)
+			before += 5;
+	}
+	if (before + padding > len)
+		return 0;
+	return hand_block(at, off + before, len - before - padding, stream, (type == HEADERS ? BLOCK_BEGINS : 0) | (flags & END_HEADERS ? BLOCK_ENDS : 0));
+}
+
 /* A frame begins; len is that of its payload. */
 static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flags, __u32 id)
 {
@@ -95,6 +177,8 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 
 	if (!at)
 		return 0;
+	if (with_labels && (type == HEADERS || type == CONTINUATION || type == PUSH_PROMISE))
+		see_block(at, len, type, flags, id);
 	if (type != DATA && type != HEADERS && type != RST_STREAM)
 		return 0;
 	if (at->asks) {
@@ -224,17 +308,23 @@ static __always_inline void walk(struct at *at, struct way *w, __u32 seq)
 	__u32 skip, len;
 
 	at->w = w;
-	if (w->known && before(w->next + w->have, seq))
+	at->seq_end = seq + (at->end - at->off);
+	if (w->known && before(w->next + w->have, seq)) {
 		w->known = 0; /* segments are missing, or were not seen */
+		w->blocks++;
+	}
 	if (!w->known) {
 		w->have = 0;
 		w->next = seq;
-		if (at->asks && begins_with_preface(at->skb, at->off))
+		if (at->asks && begins_with_preface(at->skb, at->off)) {
 			w->next += PREFACE;
-		else if (!begins_with_frame(at->skb, at->off, at->end, 0))
+			at->m->asking.blocks = at->m->answering.blocks = 0;
+		} else if (!begins_with_frame(at->skb, at->off, at->end, 0))
 			return;
 		w->known = 1;
 	}
+	if (with_labels && w->rest && w->rest_at == seq)
+		hand_block(at, at->off, w->rest, w->rest_stream, w->rest_ends);
 	skip = w->next + w->have - seq;
 	if (skip >= at->end - at->off)
 		return; /* within a frame, or retransmitted */
@@ -257,6 +347,7 @@ static __always_inline void walk(struct at *at, struct way *w, __u32 seq)
 			gather(at, w);
 	} else {
 		w->known = 0;
+		w->blocks++;
 		__sync_fetch_and_add(&lost_places, 1);
 	}
 }
@@ -418,6 +509,8 @@ int BPF_PROG(http2_closed, struct sock *sk, int old, int new)
 	if (!find_streams(&all, sk))
 		return 0;
 	bpf_loop(STREAMS, close_stream, &all, 0);
+	if (with_labels)
+		no_more_blocks(all.m->headers);
 	all.m->taken = 0;
 	return 0;
 }

@@ -17,10 +17,10 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	HTTP2MapCallers          = "callers"
-	HTTP2MapConnLabels       = "conn_labels"
 	HTTP2MapConns            = "conns"
 	HTTP2MapCounts           = "counts"
 	HTTP2MapEndpoints        = "endpoints"
+	HTTP2MapHeaderBlocks     = "header_blocks"
 	HTTP2MapListening        = "listening"
 	HTTP2MapPlaceOf          = "place_of"
 	HTTP2MapPlaces           = "places"
@@ -39,12 +39,14 @@ const (
 	HTTP2VarFollowShare      = "follow_share"
 	HTTP2VarFollowShift      = "follow_shift"
 	HTTP2VarFollowSlice      = "follow_slice"
+	HTTP2VarLostBlocks       = "lost_blocks"
 	HTTP2VarLostConns        = "lost_conns"
 	HTTP2VarLostEndpoints    = "lost_endpoints"
 	HTTP2VarLostPlaces       = "lost_places"
 	HTTP2VarLostStreams      = "lost_streams"
 	HTTP2VarMaxEndpoints     = "max_endpoints"
 	HTTP2VarNextEndpoint     = "next_endpoint"
+	HTTP2VarNextHeaders      = "next_headers"
 	HTTP2VarNextPlace        = "next_place"
 	HTTP2VarOrderedStores    = "ordered_stores"
 	HTTP2VarSampleMask       = "sample_mask"
@@ -115,16 +117,16 @@ type HTTP2ProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HTTP2MapSpecs struct {
-	Callers    *ebpf.MapSpec `ebpf:"callers"`
-	ConnLabels *ebpf.MapSpec `ebpf:"conn_labels"`
-	Conns      *ebpf.MapSpec `ebpf:"conns"`
-	Counts     *ebpf.MapSpec `ebpf:"counts"`
-	Endpoints  *ebpf.MapSpec `ebpf:"endpoints"`
-	Listening  *ebpf.MapSpec `ebpf:"listening"`
-	PlaceOf    *ebpf.MapSpec `ebpf:"place_of"`
-	Places     *ebpf.MapSpec `ebpf:"places"`
-	Records    *ebpf.MapSpec `ebpf:"records"`
-	Rings      *ebpf.MapSpec `ebpf:"rings"`
+	Callers      *ebpf.MapSpec `ebpf:"callers"`
+	Conns        *ebpf.MapSpec `ebpf:"conns"`
+	Counts       *ebpf.MapSpec `ebpf:"counts"`
+	Endpoints    *ebpf.MapSpec `ebpf:"endpoints"`
+	HeaderBlocks *ebpf.MapSpec `ebpf:"header_blocks"`
+	Listening    *ebpf.MapSpec `ebpf:"listening"`
+	PlaceOf      *ebpf.MapSpec `ebpf:"place_of"`
+	Places       *ebpf.MapSpec `ebpf:"places"`
+	Records      *ebpf.MapSpec `ebpf:"records"`
+	Rings        *ebpf.MapSpec `ebpf:"rings"`
 }
 
 // HTTP2VariableSpecs contains global variables before they are loaded into the kernel.
@@ -139,12 +141,14 @@ type HTTP2VariableSpecs struct {
 	FollowShare   *ebpf.VariableSpec `ebpf:"follow_share"`
 	FollowShift   *ebpf.VariableSpec `ebpf:"follow_shift"`
 	FollowSlice   *ebpf.VariableSpec `ebpf:"follow_slice"`
+	LostBlocks    *ebpf.VariableSpec `ebpf:"lost_blocks"`
 	LostConns     *ebpf.VariableSpec `ebpf:"lost_conns"`
 	LostEndpoints *ebpf.VariableSpec `ebpf:"lost_endpoints"`
 	LostPlaces    *ebpf.VariableSpec `ebpf:"lost_places"`
 	LostStreams   *ebpf.VariableSpec `ebpf:"lost_streams"`
 	MaxEndpoints  *ebpf.VariableSpec `ebpf:"max_endpoints"`
 	NextEndpoint  *ebpf.VariableSpec `ebpf:"next_endpoint"`
+	NextHeaders   *ebpf.VariableSpec `ebpf:"next_headers"`
 	NextPlace     *ebpf.VariableSpec `ebpf:"next_place"`
 	OrderedStores *ebpf.VariableSpec `ebpf:"ordered_stores"`
 	SampleMask    *ebpf.VariableSpec `ebpf:"sample_mask"`
@@ -182,25 +186,25 @@ func (o *HTTP2Objects) Close() error {
 //
 // It can be passed to LoadHTTP2Objects or ebpf.CollectionSpec.LoadAndAssign.
 type HTTP2Maps struct {
-	Callers    *ebpf.Map `ebpf:"callers"`
-	ConnLabels *ebpf.Map `ebpf:"conn_labels"`
-	Conns      *ebpf.Map `ebpf:"conns"`
-	Counts     *ebpf.Map `ebpf:"counts"`
-	Endpoints  *ebpf.Map `ebpf:"endpoints"`
-	Listening  *ebpf.Map `ebpf:"listening"`
-	PlaceOf    *ebpf.Map `ebpf:"place_of"`
-	Places     *ebpf.Map `ebpf:"places"`
-	Records    *ebpf.Map `ebpf:"records"`
-	Rings      *ebpf.Map `ebpf:"rings"`
+	Callers      *ebpf.Map `ebpf:"callers"`
+	Conns        *ebpf.Map `ebpf:"conns"`
+	Counts       *ebpf.Map `ebpf:"counts"`
+	Endpoints    *ebpf.Map `ebpf:"endpoints"`
+	HeaderBlocks *ebpf.Map `ebpf:"header_blocks"`
+	Listening    *ebpf.Map `ebpf:"listening"`
+	PlaceOf      *ebpf.Map `ebpf:"place_of"`
+	Places       *ebpf.Map `ebpf:"places"`
+	Records      *ebpf.Map `ebpf:"records"`
+	Rings        *ebpf.Map `ebpf:"rings"`
 }
 
 func (m *HTTP2Maps) Close() error {
 	return _HTTP2Close(
 		m.Callers,
-		m.ConnLabels,
 		m.Conns,
 		m.Counts,
 		m.Endpoints,
+		m.HeaderBlocks,
 		m.Listening,
 		m.PlaceOf,
 		m.Places,
@@ -221,12 +225,14 @@ type HTTP2Variables struct {
 	FollowShare   *ebpf.Variable `ebpf:"follow_share"`
 	FollowShift   *ebpf.Variable `ebpf:"follow_shift"`
 	FollowSlice   *ebpf.Variable `ebpf:"follow_slice"`
+	LostBlocks    *ebpf.Variable `ebpf:"lost_blocks"`
 	LostConns     *ebpf.Variable `ebpf:"lost_conns"`
 	LostEndpoints *ebpf.Variable `ebpf:"lost_endpoints"`
 	LostPlaces    *ebpf.Variable `ebpf:"lost_places"`
 	LostStreams   *ebpf.Variable `ebpf:"lost_streams"`
 	MaxEndpoints  *ebpf.Variable `ebpf:"max_endpoints"`
 	NextEndpoint  *ebpf.Variable `ebpf:"next_endpoint"`
+	NextHeaders   *ebpf.Variable `ebpf:"next_headers"`
 	NextPlace     *ebpf.Variable `ebpf:"next_place"`
 	OrderedStores *ebpf.Variable `ebpf:"ordered_stores"`
 	SampleMask    *ebpf.Variable `ebpf:"sample_mask"`

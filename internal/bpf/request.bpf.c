@@ -35,6 +35,7 @@
 #include "headers/work.h"
 #include "headers/sched.h"
 #include "headers/record.h"
+#include "headers/head.h"
 #include "headers/ledger.h"
 #include "headers/tls.h"
 #include "headers/protocol.h"

@@ -17,13 +17,15 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	RequestMapCallers        = "callers"
-	RequestMapConnLabels     = "conn_labels"
+	RequestMapConnHeads      = "conn_heads"
 	RequestMapConns          = "conns"
 	RequestMapCounts         = "counts"
 	RequestMapEndpointMemos  = "endpoint_memos"
 	RequestMapEndpoints      = "endpoints"
 	RequestMapHands          = "hands"
+	RequestMapHeads          = "heads"
 	RequestMapListening      = "listening"
+	RequestMapNextHeads      = "next_heads"
 	RequestMapOnConnect      = "on_connect"
 	RequestMapRecords        = "records"
 	RequestMapRings          = "rings"
@@ -152,13 +154,15 @@ type RequestProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type RequestMapSpecs struct {
 	Callers       *ebpf.MapSpec `ebpf:"callers"`
-	ConnLabels    *ebpf.MapSpec `ebpf:"conn_labels"`
+	ConnHeads     *ebpf.MapSpec `ebpf:"conn_heads"`
 	Conns         *ebpf.MapSpec `ebpf:"conns"`
 	Counts        *ebpf.MapSpec `ebpf:"counts"`
 	EndpointMemos *ebpf.MapSpec `ebpf:"endpoint_memos"`
 	Endpoints     *ebpf.MapSpec `ebpf:"endpoints"`
 	Hands         *ebpf.MapSpec `ebpf:"hands"`
+	Heads         *ebpf.MapSpec `ebpf:"heads"`
 	Listening     *ebpf.MapSpec `ebpf:"listening"`
+	NextHeads     *ebpf.MapSpec `ebpf:"next_heads"`
 	OnConnect     *ebpf.MapSpec `ebpf:"on_connect"`
 	Records       *ebpf.MapSpec `ebpf:"records"`
 	Rings         *ebpf.MapSpec `ebpf:"rings"`
@@ -233,13 +237,15 @@ func (o *RequestObjects) Close() error {
 // It can be passed to LoadRequestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type RequestMaps struct {
 	Callers       *ebpf.Map `ebpf:"callers"`
-	ConnLabels    *ebpf.Map `ebpf:"conn_labels"`
+	ConnHeads     *ebpf.Map `ebpf:"conn_heads"`
 	Conns         *ebpf.Map `ebpf:"conns"`
 	Counts        *ebpf.Map `ebpf:"counts"`
 	EndpointMemos *ebpf.Map `ebpf:"endpoint_memos"`
 	Endpoints     *ebpf.Map `ebpf:"endpoints"`
 	Hands         *ebpf.Map `ebpf:"hands"`
+	Heads         *ebpf.Map `ebpf:"heads"`
 	Listening     *ebpf.Map `ebpf:"listening"`
+	NextHeads     *ebpf.Map `ebpf:"next_heads"`
 	OnConnect     *ebpf.Map `ebpf:"on_connect"`
 	Records       *ebpf.Map `ebpf:"records"`
 	Rings         *ebpf.Map `ebpf:"rings"`
@@ -249,13 +255,15 @@ type RequestMaps struct {
 func (m *RequestMaps) Close() error {
 	return _RequestClose(
 		m.Callers,
-		m.ConnLabels,
+		m.ConnHeads,
 		m.Conns,
 		m.Counts,
 		m.EndpointMemos,
 		m.Endpoints,
 		m.Hands,
+		m.Heads,
 		m.Listening,
+		m.NextHeads,
 		m.OnConnect,
 		m.Records,
 		m.Rings,

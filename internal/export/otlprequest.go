@@ -25,8 +25,7 @@ import (
 // the words of a finding.
 const maxText = 1024
 
-// spans gives requests as spans, those of a service together. Each is a trace
-// of its own: the recorder keeps no header, so none of a trace context.
+// spans gives requests as spans, those of a service together.
 func (x *Exporter) spans(requests []store.Request) proto.Message {
 	return x.spansOf(requests, func(int, *tracepb.Span) {})
 }
@@ -90,7 +89,7 @@ var (
 func span(r *store.Request) *tracepb.Span {
 	start := uint64(max(r.StartNS, 0))
 	s := &tracepb.Span{
-		TraceId: randomID(16), SpanId: randomID(8), Name: spanName(r), Kind: tracepb.Span_SPAN_KIND_SERVER,
+		Name: spanName(r), Kind: tracepb.Span_SPAN_KIND_SERVER,
 		StartTimeUnixNano: start, EndTimeUnixNano: start + uint64(max(r.TotalNS(), 0)),
 		Status: &tracepb.Status{},
 	}
@@ -99,10 +98,16 @@ func span(r *store.Request) *tracepb.Span {
 		s.Kind = tracepb.Span_SPAN_KIND_CLIENT
 		server, client = r.Peer, r.Local
 	}
+	join(s, r)
 	list := attributes("network.transport", "tcp", "slowray.side", r.Side.String(), "slowray.why", r.Why.String(),
 		"slowray.label", bounded(r.Label, maxText))
+	list = append(list, protocolAttributes(r)...)
 	if server.IsValid() && client.IsValid() {
-		list = append(list,
+		family := "ipv6"
+		if server.Addr().Unmap().Is4() {
+			family = "ipv4"
+		}
+		list = append(list, attribute("network.type", textValue(family)),
 			attribute("server.address", textValue(label(server.Addr().Unmap().String()))), attribute("server.port", intValue(int64(server.Port()))),
 			attribute("client.address", textValue(label(client.Addr().Unmap().String()))), attribute("client.port", intValue(int64(client.Port()))))
 	}

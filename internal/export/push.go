@@ -140,9 +140,9 @@ func (x *Exporter) PushStats() (PushStats, bool) {
 	return p.stats, true
 }
 
-// request queues a request that was slow or failed.
+// request queues a request that was slow or failed, or is part of a trace that others send.
 func (p *pusher) request(r *store.Request) {
-	if r.Why == store.Sampled || r.PID == p.self { // what is sent must not be reported, or it never ends
+	if r.Why == store.Sampled && r.Trace.Flags&observe.TraceSampled == 0 || r.PID == p.self { // what is sent must not be reported, or it never ends
 		return
 	}
 	p.mu.Lock()

@@ -137,7 +137,8 @@ type Question struct {
 	Service  string
 	Side     observe.Side
 	Port     int
-	Most     int // of requests: the first so many
+	Trace    observe.TraceMatch // of requests: only those of a trace, or whose trace begins so
+	Most     int                // of requests: the first so many
 }
 
 // Archive answers over all hosts.

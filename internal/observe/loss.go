@@ -15,6 +15,9 @@ const (
 	LossFrames = "frames of HTTP/2 under TLS that ask for nothing, by their length: taken for no request"
 	// LossUntaken is of what the kernel tries to deliver for minutes after both ends are gone.
 	LossUntaken = "answers that were never taken, of processes that had ended: nobody waited for them"
+	// LossHeaders and LossBlocks are of what labels and traces are read from.
+	LossHeaders = "requests of HTTP/1.1 whose headers are longer than what is kept of them: a trace that they carry was not seen"
+	LossBlocks  = "header blocks of HTTP/2 that were not seen whole: requests may lack their label and trace"
 )
 
 // Loss counts readings that were dropped or skipped to stay within bounds.

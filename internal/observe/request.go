@@ -163,6 +163,7 @@ type Request struct {
 	HTTP      int // status code, 0 when it is not HTTP or not known; of HTTP/2 sometimes only its class: 200, 300 …
 	Flags     RequestFlags
 	Label     string // method and path, statement or command: only when asked for
+	Trace     Trace  // what it carries in its headers: only with labels
 	FirstByte int64  // ns from the start to the first response byte, 0 when there is none
 	Followed  bool   // Split is known
 	Split     ServerSplit

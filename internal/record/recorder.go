@@ -353,6 +353,8 @@ func (r *Recorder) Status() Status {
 		{What: "requests of HTTP/2, over 128 at once on a connection, or connections, over 1,024 at once, that were not told apart", Count: int64(stats.Streams)},
 		{What: observe.LossFrames, Count: int64(stats.Frames)},
 		{What: observe.LossUntaken, Count: int64(stats.Untaken)},
+		{What: observe.LossHeaders, Count: int64(stats.Headers)},
+		{What: observe.LossBlocks, Count: int64(stats.Blocks)},
 		{What: "requests that were to be stored, for which the disk was too slow or full", Count: int64(s.Store.Dropped)},
 	} {
 		if l.Count > 0 {

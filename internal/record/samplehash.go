@@ -21,14 +21,19 @@ const sampleSpan = 33
 // connection, as far as no address is translated on the way and both have seen the
 // connection from its beginning (Seq), so the end that keeps fewer keeps some of
 // those that the other end keeps, and they can be joined. It says nothing about
-// the request: what is kept is a fair sample.
+// the request: what is kept is a fair sample. Of a trace all requests are kept, or none.
 func sampleHash(r *observe.Request) uint64 {
+	const a, b, c = 0xa0761d6478bd642f, 0xe7037ed1a0b428db, 0x8ebc6af09c88c6e3
+	span := uint64(r.StartNS) >> sampleSpan
+	if t := &r.Trace; t.Known() {
+		h := mix(binary.LittleEndian.Uint64(t.ID[:8])^a, span^b)
+		return mix(h^binary.LittleEndian.Uint64(t.ID[8:]), c)
+	}
 	client, server := r.Peer, r.Local
 	if r.Side == observe.Called {
 		client, server = server, client
 	}
-	const a, b, c = 0xa0761d6478bd642f, 0xe7037ed1a0b428db, 0x8ebc6af09c88c6e3
-	h := mix(uint64(r.Seq)^a, uint64(r.StartNS)>>sampleSpan^b)
+	h := mix(uint64(r.Seq)^a, span^b)
 	h = mixEnd(h, client)
 	h = mixEnd(h, server)
 	return mix(h^c, a)

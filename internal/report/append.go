@@ -27,11 +27,11 @@ func appendClean(dst []byte, s string) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendJSONString appends s as a JSON string. Control characters, invisible
+// AppendJSONString appends s as a JSON string. Control characters, invisible
 // ones and line separators are escaped, also where JSON would allow them as
 // they are: such lines are read on terminals too. What is not UTF-8 becomes
 // the replacement character.
-func appendJSONString(dst []byte, s string) []byte {
+func AppendJSONString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	for i := 0; i < len(s); {
 		c := s[i]
@@ -72,9 +72,9 @@ func appendMicros(dst []byte, ns int64) []byte {
 	return appendPadded(append(dst, '.'), int(u%1000), 3)
 }
 
-// appendDuration appends a time with three significant digits and the unit
+// AppendDuration appends a time with three significant digits and the unit
 // that suits it, without a blank, as in "12.3ms".
-func appendDuration(dst []byte, ns int64) []byte {
+func AppendDuration(dst []byte, ns int64) []byte {
 	if ns < 1000 {
 		return append(strconv.AppendInt(dst, ns, 10), "ns"...)
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"encoding/hex"
 	"math/bits"
 	"net/netip"
 	"strconv"
@@ -86,7 +87,12 @@ func AppendRequestJSON(dst []byte, r *observe.Request, processOf observe.Identit
 	dst = append(dst, ']')
 	if r.Label != "" {
 		dst = append(dst, `,"label":`...)
-		dst = appendJSONString(dst, r.Label)
+		dst = AppendJSONString(dst, r.Label)
+	}
+	if r.Trace.Known() {
+		dst = hex.AppendEncode(append(dst, `,"trace_id":"`...), r.Trace.ID[:])
+		dst = hex.AppendEncode(append(dst, `","parent_span_id":"`...), r.Trace.Parent[:])
+		dst = append(dst, '"')
 	}
 	return append(dst, "}\n"...)
 }
@@ -145,13 +151,13 @@ func appendJSONProcess(dst []byte, r *observe.Request, processOf observe.Identit
 		p, _ = processOf(r.PID, endOf(r))
 	}
 	dst = append(dst, `,"comm":`...)
-	dst = appendJSONString(dst, p.Comm)
+	dst = AppendJSONString(dst, p.Comm)
 	dst = append(dst, `,"cgroup":`...)
-	dst = appendJSONString(dst, p.Cgroup)
+	dst = AppendJSONString(dst, p.Cgroup)
 	dst = appendJSONName(dst, `,"container":`, p.Container)
 	if p.ContainerName != "" {
 		dst = append(dst, `,"container_name":`...)
-		dst = appendJSONString(dst, p.ContainerName)
+		dst = AppendJSONString(dst, p.ContainerName)
 	}
 	dst = appendJSONName(dst, `,"unit":`, p.Unit)
 	dst = appendJSONWorkload(dst, `,"workload":{`, &p.Workload)
@@ -175,7 +181,7 @@ func appendJSONWorkload(dst []byte, key string, w *observe.Workload) []byte {
 			dst = append(dst, ',')
 		}
 		first = false
-		dst = appendJSONString(append(dst, f.key...), f.value)
+		dst = AppendJSONString(append(dst, f.key...), f.value)
 	}
 	return append(dst, '}')
 }
@@ -186,7 +192,7 @@ func appendJSONName(dst []byte, key, name string) []byte {
 	if name == "" {
 		return append(dst, "null"...)
 	}
-	return appendJSONString(dst, name)
+	return AppendJSONString(dst, name)
 }
 
 // endOf is when a request ended, wall clock: by then its process was there.

@@ -217,7 +217,7 @@ func TestAppendDuration(t *testing.T) {
 		999_499: "999µs", 999_500: "1.00ms", 214_000_000: "214ms", 1_299_000_000: "1.30s", 59_960_000_000: "60.0s",
 		999_600_000_000: "1000s", 3_600_000_000_000: "3600s", -5: "-5ns",
 	} {
-		if got := string(appendDuration(nil, ns)); got != want {
+		if got := string(AppendDuration(nil, ns)); got != want {
 			t.Errorf("%d: %q, want %q", ns, got, want)
 		}
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"encoding/hex"
 	"math/bits"
 	"strconv"
 	"time"
@@ -60,7 +61,7 @@ func AppendRequestText(dst []byte, r *observe.Request, processOf observe.Identit
 	dst = append(appendStatus(dst, r, style), ' ')
 	dst = appendTotal(dst, r.TotalNS(), style)
 	dst = append(dst, ' ')
-	dst = appendParts(dst, r, style)
+	dst = AppendRequestParts(dst, r, style)
 	dst = appendFlags(dst, r, style)
 	if r.PID != 0 {
 		dst = append(dst, ' ')
@@ -86,6 +87,9 @@ func AppendRequestText(dst []byte, r *observe.Request, processOf observe.Identit
 	}
 	if r.Label != "" {
 		dst = appendClean(append(dst, ' ', ' '), r.Label)
+	}
+	if r.Trace.Known() {
+		dst = hex.AppendEncode(append(dst, " trace "...), r.Trace.ID[:])
 	}
 	return append(dst, '\n')
 }
@@ -141,7 +145,7 @@ func appendStatus(dst []byte, r *observe.Request, style Style) []byte {
 
 func appendTotal(dst []byte, ns int64, style Style) []byte {
 	var buf [32]byte
-	text := appendDuration(buf[:0], ns)
+	text := AppendDuration(buf[:0], ns)
 	for n := utf8.RuneCount(text); n < totalWidth; n++ {
 		dst = append(dst, ' ')
 	}
@@ -149,7 +153,8 @@ func appendTotal(dst []byte, ns int64, style Style) []byte {
 	return paintOff(append(dst, text...), style)
 }
 
-func appendParts(dst []byte, r *observe.Request, style Style) []byte {
+// AppendRequestParts appends with what a request spent its time, a space before each part.
+func AppendRequestParts(dst []byte, r *observe.Request, style Style) []byte {
 	total := r.TotalNS()
 	for p, ns := range r.Ledger {
 		part := observe.Part(p)
@@ -171,7 +176,7 @@ func appendParts(dst []byte, r *observe.Request, style Style) []byte {
 			dst = append(dst, '(')
 		}
 		dst = append(append(dst, part.String()...), ' ')
-		dst = appendDuration(dst, ns)
+		dst = AppendDuration(dst, ns)
 		if part == observe.Server && r.Followed {
 			dst = appendSplit(dst, &r.Split, ns)
 		}
@@ -198,7 +203,7 @@ func appendSplit(dst []byte, split *observe.ServerSplit, server int64) []byte {
 			continue
 		}
 		dst = append(append(dst, opening...), observe.ServerPart(p).Short()...)
-		dst = appendDuration(append(dst, ' '), ns)
+		dst = AppendDuration(append(dst, ' '), ns)
 		opening = ", "
 	}
 	if opening == " (" {

@@ -5,5 +5,6 @@
 // files of package store, the tables of ClickHouse and what is sent to others are made,
 // and what reads them back. It formats nothing: what a value looks like is the form's.
 //
-// A field of a request is read and written by its offset: it costs no allocation.
+// A field of a request is read and written by its offset: it costs no allocation, but for
+// the text of an ID.
 package schema

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -48,6 +49,7 @@ type Field struct {
 	offset  uintptr
 	derived bool // from others: the total
 	width   uint8
+	bytes   uint8 // of an ID, which is a text of twice as many digits
 }
 
 // integer is what numbers are in memory.
@@ -115,6 +117,11 @@ func label(name string, value *string) Field {
 	f := text(name, value)
 	f.Role = FreeText
 	return f
+}
+
+// digits is an ID, a text of hexadecimal digits in every form but memory; of zeros, it is none.
+func digits(name string, id []byte) Field {
+	return Field{Name: name, Kind: Text, Role: FreeText, offset: at(&id[0]), bytes: uint8(len(id))}
 }
 
 func addr(name string, value *netip.AddrPort) Field {
@@ -213,10 +220,34 @@ func (f *Field) SetValue(r *Request, n int64) {
 }
 
 // Text is that of a Text.
-func (f *Field) Text(r *Request) string { return *(*string)(f.in(r)) }
+func (f *Field) Text(r *Request) string {
+	if f.bytes == 0 {
+		return *(*string)(f.in(r))
+	}
+	id := f.id(r)
+	for _, b := range id {
+		if b != 0 {
+			return hex.EncodeToString(id)
+		}
+	}
+	return ""
+}
 
-// SetText is the inverse.
-func (f *Field) SetText(r *Request, s string) { *(*string)(f.in(r)) = s }
+// SetText is the inverse; what is no ID is none.
+func (f *Field) SetText(r *Request, s string) {
+	if f.bytes == 0 {
+		*(*string)(f.in(r)) = s
+		return
+	}
+	id := f.id(r)
+	if n := hex.DecodedLen(len(s)); n != len(id) {
+		clear(id)
+	} else if _, err := hex.Decode(id, []byte(s)); err != nil {
+		clear(id)
+	}
+}
+
+func (f *Field) id(r *Request) []byte { return unsafe.Slice((*byte)(f.in(r)), f.bytes) }
 
 // Addr is that of an Addr.
 func (f *Field) Addr(r *Request) netip.Addr { return (*netip.AddrPort)(f.in(r)).Addr() }

@@ -55,6 +55,7 @@ var Requests = func() []Field {
 		number("http_status", &o.HTTP),
 		flags("flags", &o.Flags),
 		label("label", &o.Label),
+		digits("trace_id", o.Trace.ID[:]), digits("parent_span_id", o.Trace.Parent[:]), number("trace_flags", &o.Trace.Flags),
 		number("bytes_in", &o.BytesIn), number("bytes_out", &o.BytesOut), number("unacked_bytes", &o.Unacked), number("retrans", &o.Retrans),
 		micros("rtt_us", &o.RTTNS), micros("min_rtt_us", &o.MinRTTNS), number("mss_bytes", &o.MSS), micros("first_byte_us", &o.FirstByte),
 	}

@@ -3,6 +3,7 @@ package schema
 import (
 	"net/netip"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -51,6 +52,7 @@ func TestEveryFieldIsInTheTable(t *testing.T) {
 	if got := everyField(&full); got != full {
 		t.Errorf("%+v, want %+v: a field is not in the table", got, full)
 	}
+	full.Trace = observe.Trace{} // the text of an ID is made anew
 	if n := testing.AllocsPerRun(10, func() { everyField(&full) }); n != 0 {
 		t.Errorf("%g allocations", n)
 	}
@@ -64,4 +66,20 @@ func TestNamesDiffer(t *testing.T) {
 		}
 		known[f.Name] = true
 	}
+}
+
+// FuzzDigits: what is no ID is none, and an ID comes back as it was.
+func FuzzDigits(f *testing.F) {
+	f.Add("4bf92f3577b34da6a3ce929d0e0e4736")
+	f.Add("4bf92f3577b34da6a3ce929d0e0e473g")
+	fields := Fields("trace_id", "parent_span_id")
+	f.Fuzz(func(t *testing.T, text string) {
+		for i := range fields {
+			r := Request{Request: observe.Request{Trace: observe.Trace{ID: [16]byte{1}, Parent: [8]byte{1}}}}
+			fields[i].SetText(&r, text)
+			if got := fields[i].Text(&r); got != "" && got != strings.ToLower(text) {
+				t.Errorf("%s: %q became %q", fields[i].Name, text, got)
+			}
+		}
+	})
 }

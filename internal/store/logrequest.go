@@ -9,7 +9,8 @@ import (
 
 // A request as an entry of a log: first its start, so that a log can be put in
 // order without decoding it; then the number of its process in the frame; the
-// parts of the ledger and of the split only where they are not zero.
+// parts of the ledger and of the split only where they are not zero. Who was at the other
+// end and the trace follow where they are known.
 
 const followedBit = 1 << 6 // in the byte that has side, status and why
 
@@ -76,8 +77,12 @@ func appendRequest(b []byte, r *Request, process, peer uint32) []byte {
 			e.int(*us)
 		}
 	}
-	if peer != 0 {
+	traced := r.Trace.Known()
+	if peer != 0 || traced {
 		e.uint(uint64(peer))
+	}
+	if traced {
+		e.b = append(append(append(e.b, r.Trace.ID[:]...), r.Trace.Parent[:]...), byte(r.Trace.Flags))
 	}
 	return e.b
 }
@@ -97,6 +102,19 @@ func logTimes(l *observe.Ledger, s *observe.ServerSplit) (list [int(observe.NumP
 	}
 	list[i] = &l[observe.TLS]
 	return list
+}
+
+// decodeTrace reads what a traced request ends with.
+func decodeTrace(d *decoder, t *observe.Trace) {
+	if len(d.b) == 0 {
+		return
+	}
+	if d.bad = d.bad || len(d.b) < len(t.ID)+len(t.Parent)+1; d.bad {
+		return
+	}
+	d.b = d.b[copy(t.ID[:], d.b):]
+	d.b = d.b[copy(t.Parent[:], d.b):]
+	t.Flags = uint32(d.byte())
 }
 
 func appendAddr(e *encoder, a netip.AddrPort) {
@@ -147,6 +165,7 @@ func decodeRequestWith(entry []byte, r *Request, procs []observe.Identity, words
 	if len(d.b) > 0 {
 		peer = d.uint()
 	}
+	decodeTrace(&d, &r.Trace)
 	if process >= uint64(len(procs)) || peer > uint64(len(procs)) {
 		return false
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
@@ -98,6 +99,8 @@ func (q *Query) asked(path string) bool {
 		return q.Unit != ""
 	case "total_us":
 		return q.MinTotal != 0
+	case "trace_id":
+		return q.Trace != ""
 	}
 	return false
 }
@@ -130,7 +133,7 @@ func (r *Reader) requestRows(q *Query, want func(string) bool, f func(*requestRo
 		if row.Side == observe.Called.String() {
 			addr, port = row.PeerAddr, row.PeerPort
 		}
-		return row.Start >= from && row.TotalUS >= least &&
+		return row.Start >= from && row.TotalUS >= least && strings.HasPrefix(row.TraceID, string(q.Trace)) &&
 			q.matches(row.Side, row.NetNS, addr, port, row.PID, row.Comm, row.Container, row.ContainerName, row.Unit)
 	}
 	if least <= 0 {

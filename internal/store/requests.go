@@ -36,6 +36,9 @@ type requestRow struct {
 	HTTPStatus    int32  `parquet:"http_status,delta"`
 	Flags         string `parquet:"flags,dict"`
 	Label         string `parquet:"label,dict"`
+	TraceID       string `parquet:"trace_id,dict"`
+	ParentSpanID  string `parquet:"parent_span_id,dict"`
+	TraceFlags    int32  `parquet:"trace_flags,delta"`
 	BytesIn       int64  `parquet:"bytes_in,delta"`
 	BytesOut      int64  `parquet:"bytes_out,delta"`
 	UnackedBytes  int64  `parquet:"unacked_bytes,delta"`

@@ -64,6 +64,9 @@ type Query struct {
 	// MinTotal chooses requests that took at least this long.
 	MinTotal time.Duration
 
+	// Trace chooses requests of a trace, or of those whose ID begins so; "" all.
+	Trace observe.TraceMatch
+
 	// PartHists reads the histograms of all parts too, for their quantiles, where
 	// they are kept: in sums of five minutes. Otherwise only those of the total, the
 	// round trips and Server are read, and Parts has only the sums of the others.

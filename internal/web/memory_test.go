@@ -32,7 +32,7 @@ func inQuery(q *store.Query, r *store.Request) bool {
 	at := time.Unix(0, r.StartNS)
 	switch {
 	case !q.From.IsZero() && at.Before(q.From), !q.To.IsZero() && !at.Before(q.To), q.Side != 0 && q.Side != k.side,
-		q.NetNS != 0 && q.NetNS != k.netns, q.Addr != "" && q.Addr != k.addr, q.Port != 0 && q.Port != k.port, q.Comm != "" && q.Comm != k.comm, r.TotalNS() < int64(q.MinTotal):
+		q.NetNS != 0 && q.NetNS != k.netns, q.Addr != "" && q.Addr != k.addr, q.Port != 0 && q.Port != k.port, q.Comm != "" && q.Comm != k.comm, q.Trace != "" && !q.Trace.Has(&r.Trace), r.TotalNS() < int64(q.MinTotal):
 		return false
 	}
 	return true

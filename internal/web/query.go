@@ -56,7 +56,8 @@ type query struct {
 	byTime    bool         // sort=time; otherwise the slowest first
 	side      observe.Side // of requests; 0: both
 	id        string
-	off       bool // kind=off
+	trace     observe.TraceMatch // of requests: only those of a trace
+	off       bool               // kind=off
 	csv       bool
 	ledger    bool
 	paths     bool   // requests with all that belongs to them
@@ -179,6 +180,12 @@ func (q *query) parseChoices(v url.Values) error {
 	if q.id = v.Get("id"); len(q.id) > maxID {
 		return bad("id is longer than %d bytes", maxID)
 	}
+	if text := v.Get("trace"); text != "" {
+		var err error
+		if q.trace, err = observe.ParseTraceMatch(text); err != nil {
+			return bad("trace=%s: %s", clip(text, 40), err)
+		}
+	}
 	switch v.Get("side") {
 	case observe.Served.String():
 		q.side = observe.Served
@@ -296,7 +303,7 @@ func (q *query) slowQueries(r timeRange) []store.Query {
 		default:
 			continue // an endpoint of the other side
 		}
-		ask.MinTotal = q.slow
+		ask.MinTotal, ask.Trace = q.slow, q.trace
 		list = append(list, ask)
 	}
 	return list

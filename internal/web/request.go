@@ -51,6 +51,16 @@ func (s *server) request(ctx context.Context, q *query) (answer, error) {
 		return answer{}, err
 	}
 	out.Hops = lines[0].hops
+	if r.Trace.Known() {
+		// A trace does not have the calls of databases, and may have far more of others.
+		steps, err := s.traceOf(ctx, r)
+		if err != nil {
+			return answer{}, err
+		}
+		if len(steps) > len(out.Hops) {
+			out.Hops = steps
+		}
+	}
 	sums, err := s.source.Endpoints(store.Query{From: moment.from.Add(-time.Minute), To: moment.to.Add(time.Minute)})
 	if err != nil {
 		return answer{}, err

@@ -125,7 +125,12 @@ func (s *server) requests(ctx context.Context, q *query) (answer, error) {
 	for i := range p.list {
 		lines = append(lines, line{request: &p.list[i]})
 	}
-	if q.paths {
+	switch {
+	case q.paths && q.trace != "":
+		if lines, err = s.traceLines(ctx, q); err != nil {
+			return answer{}, err
+		}
+	case q.paths:
 		if lines, err = s.joined(ctx, q, p.list, &lost); err != nil {
 			return answer{}, err
 		}

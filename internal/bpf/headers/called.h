@@ -92,7 +92,7 @@ fresh:
 	}
 	begin(c, tp, sent);
 	if (sending_seen)
-		next_label(sk);
+		take_next_head(c, sk, from);
 	else
 		look_at_call(c, sk, tp, from);
 	if (c->proto == PROTO_TLS) {
@@ -132,7 +132,7 @@ static __noinline int answer_unseen(struct conn *c, struct sock *sk, struct tcp_
 			finish(c, sk, tp);
 		begin(c, tp, sent);
 		if (sending_seen)
-			next_label(sk);
+			take_next_head(c, sk, from);
 		c->in0 -= unseen;
 		c->out0 -= tp->write_seq - from;
 		c->segs0--;

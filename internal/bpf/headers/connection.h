@@ -129,23 +129,6 @@ struct {
 	__type(value, struct conn);
 } conns SEC(".maps");
 
-/* The first bytes of a request. A call is sent before the kernel side learns
- * that the call before it is over, so those of the next one wait. */
-struct label {
-	__u32 len;
-	__u32 next_len;
-	__u8 text[LABEL_SIZE];
-	__u8 next[LABEL_SIZE];
-};
-
-/* Only when labels are asked for. */
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct label);
-} conn_labels SEC(".maps");
-
 struct listen_key {
 	__u32 netns;
 	__u32 port;

@@ -21,6 +21,7 @@ enum frame_type {
 };
 
 #define END_STREAM 0x1
+#define END_HEADERS 0x4
 #define PADDED 0x8
 #define WITH_PRIORITY 0x20
 

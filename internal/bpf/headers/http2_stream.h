@@ -30,12 +30,19 @@ struct way {
 	__u8 known;
 	__u8 have; /* bytes of the next header that came with the segment before */
 	__u8 head[FRAME_HEADER];
+	/* With labels: */
+	__u32 blocks; /* header blocks so far; one more where some may not have been seen */
+	__u32 rest; /* of a block's piece, in the next segment */
+	__u32 rest_at; /* which begins with this sequence number */
+	__u32 rest_stream;
+	__u8 rest_ends;
 };
 
 struct multiplexed {
 	__u32 taken;
 	__u32 open; /* streams under way */
 	struct way asking, answering;
+	__u64 headers; /* as in struct record */
 	__u32 netns;
 	__u32 rtt_us;
 	__u16 peer; /* host byte order */
@@ -73,6 +80,7 @@ static __always_inline struct multiplexed *at_place(const __u32 *place)
 }
 
 __u32 next_place;
+__u64 next_headers;
 
 /* Takes a place that nobody has, among the next few. */
 static __always_inline struct multiplexed *take_place(__u32 *place)
@@ -85,6 +93,9 @@ static __always_inline struct multiplexed *take_place(__u32 *place)
 			continue;
 		*place = i + 1;
 		m->asking.known = m->answering.known = 0;
+		m->asking.blocks = m->answering.blocks = 1; /* unless the preface shows that none came before */
+		m->asking.rest = m->answering.rest = 0;
+		m->headers = with_labels ? __sync_fetch_and_add(&next_headers, 1) + 1 : 0;
 		m->open = 0;
 		return m;
 	}
@@ -199,7 +210,8 @@ __noinline int end_stream(struct conn *c, struct multiplexed *m, struct stream *
 	rec->http = s->http;
 	rec->netns = m->netns;
 	rec->proto = PROTO_HTTP2;
-	rec->label_len = 0;
+	rec->has_head = 0;
+	rec->headers = m->headers;
 	rec->has_work = 0;
 	rec->share = share;
 	rec->first_byte = s->answer ? span(s->first, answer) : 0;

@@ -269,19 +269,12 @@ static __always_inline int finish_here(struct conn *c, struct sock *sk, struct t
 	rec->http = c->http;
 	rec->netns = netns_of(sk);
 	rec->proto = c->proto;
-	rec->label_len = 0;
+	rec->headers = 0;
 	rec->has_work = 0;
 	rec->share = c->share;
 	rec->first_byte = c->answer && !(c->flags & OVERLAPPED) ? span(l.start, c->answer) : 0;
 	fill_addresses(rec, c, sk);
-	if (with_labels) {
-		struct label *t = bpf_sk_storage_get(&conn_labels, sk, 0, 0);
-
-		if (t && t->len) {
-			rec->label_len = t->len;
-			__builtin_memcpy(rec->label, t->text, LABEL_SIZE);
-		}
-	}
+	rec->has_head = with_labels ? hand_head(c, sk, cpu, number) : 0;
 	if (with_work) {
 		struct hand *h = work_of(c, sk);
 

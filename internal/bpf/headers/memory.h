@@ -157,12 +157,12 @@ static __noinline int find_page_constant(struct sk_buff *skb, __u32 bytes, __u64
 	return 0;
 }
 
-/* Up to size bytes of what was sent from sequence number seq on and is not
- * acknowledged yet, from byte at on, in words; how many there are. */
-static __always_inline __u32 sent_payload(struct tcp_sock *tp, __u32 seq, __u32 at, __u64 *words, __u32 size)
+/* Where the byte at of what was sent from sequence number seq on lies, and is not
+ * acknowledged yet, and how many follow it; 0 when that is not known. */
+static __always_inline __u64 sent_at(struct tcp_sock *tp, __u32 seq, __u32 at, __u32 *have)
 {
-	__u64 node = (__u64)tp->tsorted_sent_queue.next, page, address;
-	__u32 offset, have, i;
+	__u64 node = (__u64)tp->tsorted_sent_queue.next, page;
+	__u32 offset;
 	struct sk_buff *skb;
 
 	if (!page_constant || !bpf_ksym_exists(bpf_rdonly_cast))
@@ -170,12 +170,22 @@ static __always_inline __u32 sent_payload(struct tcp_sock *tp, __u32 seq, __u32 
 	skb = CAST(struct sk_buff, node - bpf_core_field_offset(struct sk_buff, tcp_tsorted_anchor));
 	if (CAST(struct tcp_skb_cb, (__u64)skb + bpf_core_field_offset(struct sk_buff, cb))->seq != seq)
 		return 0;
-	if (skb->len != skb->data_len || !first_fragment(skb, &page, &offset, &have))
+	if (skb->len != skb->data_len || !first_fragment(skb, &page, &offset, have))
 		return 0;
-	if (at >= have)
+	if (at >= *have)
 		return 0;
-	have -= at;
-	address = (page << page_to_address) + page_constant + offset + at;
+	*have -= at;
+	return (page << page_to_address) + page_constant + offset + at;
+}
+
+/* Up to size of those bytes, in words; how many there are. */
+static __always_inline __u32 sent_payload(struct tcp_sock *tp, __u32 seq, __u32 at, __u64 *words, __u32 size)
+{
+	__u32 have = 0, i;
+	__u64 address = sent_at(tp, seq, at, &have);
+
+	if (!address)
+		return 0;
 #pragma unroll
 	for (i = 0; i < size / 8; i += 2) {
 		words[i] = FIRST_WORD(address + i * 8);
@@ -183,6 +193,19 @@ static __always_inline __u32 sent_payload(struct tcp_sock *tp, __u32 seq, __u32 
 			words[i + 1] = SECOND_WORD(address + i * 8);
 	}
 	return have < size ? have : size;
+}
+
+/* As many of them as there are from the first on, up to size: for more than a few words. */
+static __always_inline __u32 sent_copy(struct tcp_sock *tp, __u32 seq, void *into, __u32 size)
+{
+	__u32 have = 0;
+	__u64 address = sent_at(tp, seq, 0, &have);
+
+	if (!address)
+		return 0;
+	if (have < size)
+		size = have;
+	return bpf_probe_read_kernel(into, size, (void *)address) ? 0 : size;
 }
 
 #endif

@@ -94,6 +94,17 @@ static __always_inline void *handed_over(struct msghdr *msg)
 	return from ? from + msg->msg_iter.iov_offset : 0;
 }
 
+/* How many bytes lie there, of those that it hands over. */
+static __always_inline __u64 handed_over_there(struct msghdr *msg)
+{
+	__u64 all = msg->msg_iter.count, first;
+
+	if (msg->msg_iter.iter_type != ITER_IOVEC)
+		return all;
+	first = BPF_CORE_READ(msg, msg_iter.__iov, iov_len) - msg->msg_iter.iov_offset;
+	return first < all ? first : all;
+}
+
 static __always_inline int peek(void *from, __u8 *b)
 {
 	return from && (!bpf_probe_read_user(b, PEEK, from) || !bpf_probe_read_user(b, 5, from));
@@ -112,35 +123,26 @@ static __noinline int look_at_answer(struct conn *c, struct msghdr *msg)
 	return 0;
 }
 
-static __always_inline struct label *label_of(struct sock *sk)
-{
-	return bpf_sk_storage_get(&conn_labels, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-}
-
 /* A request, on its way into the socket. */
 static __noinline int look_at_sent_request(struct conn *c, struct sock *sk, struct msghdr *msg)
 {
+	struct tcp_sock *tp;
 	__u8 b[PEEK] = {};
-	struct label *l;
-	__u64 count;
 	void *from;
 
 	if (!c || !sk || !msg)
 		return 0;
-	count = msg->msg_iter.count;
 	from = handed_over(msg);
 	if (c->proto <= PROTO_OTHER && peek(from, b)) {
-		c->proto = is_client_hello(b) ? PROTO_TLS : protocol_of(b, count);
+		c->proto = is_client_hello(b) ? PROTO_TLS : protocol_of(b, msg->msg_iter.count);
 		if (c->proto == PROTO_OTHER)
 			notice_http2(b);
 	}
 	if (!with_labels || c->phase == ASKED)
 		return 0;
-	l = label_of(sk);
-	if (count > LABEL_SIZE)
-		count = LABEL_SIZE;
-	if (l && !l->next_len && from && !bpf_probe_read_user(l->next, count, from))
-		l->next_len = count;
+	tp = tcp_of(sk);
+	if (tp)
+		keep_next_head(c, sk, tp, from, handed_over_there(msg));
 	return 0;
 }
 
@@ -148,8 +150,9 @@ static __noinline int look_at_request(struct conn *c, struct sock *sk, struct sk
 {
 	__u64 words[PEEK / 8] = {};
 	__u8 *b = (__u8 *)words;
-	struct label *l;
-	__u32 have;
+	struct tcp_sock *tp;
+	struct head *h;
+	__u32 have, size;
 	int shows;
 
 	if (!c || !sk || !skb)
@@ -165,11 +168,18 @@ static __noinline int look_at_request(struct conn *c, struct sock *sk, struct sk
 		if (have == PEEK && shows)
 			find_page_constant(skb, bytes, words);
 	}
-	if (!with_labels || c->first != c->last)
+	size = head_size(c->proto);
+	tp = tcp_of(sk);
+	if (!with_labels || !size || !tp)
 		return 0;
-	l = label_of(sk);
-	if (l)
-		l->len = payload(skb, bytes, l->text, LABEL_SIZE);
+	/* Only what the request begins with, and that has come for the first time. */
+	if (tp->bytes_received != c->in0 || ((struct tcp_skb_cb *)skb->cb)->seq != tp->rcv_nxt)
+		return 0;
+	h = head_of(sk);
+	if (h) {
+		h->len = payload(skb, bytes, h->text, size);
+		h->of = c->seq;
+	}
 	return 0;
 }
 
@@ -189,38 +199,24 @@ static __always_inline void look_at_sent_answer(struct conn *c, struct tcp_sock 
  * socket. */
 static __always_inline void look_at_call(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 seq)
 {
-	__u64 words[LABEL_SIZE / 8] = {};
-	struct label *l;
-	__u32 have;
+	__u64 words[PEEK / 8] = {};
+	struct head *h;
+	__u32 have, size;
 
 	if (!page_constant || (!with_labels && (c->proto > PROTO_OTHER || c->seq > 4)))
 		return;
-	have = sent_payload(tp, seq, 0, words, LABEL_SIZE);
+	have = sent_payload(tp, seq, 0, words, PEEK);
 	if (have < 5)
 		return;
 	if (c->proto <= PROTO_OTHER)
 		c->proto = have > TLS_HEADER && is_client_hello((__u8 *)words) ? PROTO_TLS : protocol_of((__u8 *)words, tp->snd_nxt - seq);
-	if (!with_labels)
+	size = head_size(c->proto);
+	if (!with_labels || !size)
 		return;
-	l = label_of(sk);
-	if (l) {
-		l->len = have;
-		__builtin_memcpy(l->text, words, LABEL_SIZE);
-	}
-}
-
-/* A call begins: its first bytes are no longer the next one's. */
-static __always_inline void next_label(struct sock *sk)
-{
-	struct label *l;
-
-	if (!with_labels)
-		return;
-	l = bpf_sk_storage_get(&conn_labels, sk, 0, 0);
-	if (l) {
-		l->len = l->next_len;
-		l->next_len = 0;
-		__builtin_memcpy(l->text, l->next, LABEL_SIZE);
+	h = head_of(sk);
+	if (h) {
+		h->len = sent_copy(tp, seq, h->text, size);
+		h->of = c->seq;
 	}
 }
 

@@ -82,7 +82,16 @@ enum record_kind {
 	RECORD_TLS = 3, /* a handshake of TLS, over or given up (STATUS_ERROR) */
 };
 
+/* Of the first bytes of a request: of HTTP/1, for its headers; of other protocols. */
+#define HEAD_SIZE 944
 #define LABEL_SIZE 40
+
+/* The first bytes of a request, see head.h. */
+struct head {
+	__u32 len;
+	__u32 of; /* which request: its number on the connection */
+	__u8 text[HEAD_SIZE] __attribute__((aligned(8)));
+};
 
 /* One slot of a CPU's ring. commit is the slot's number plus one, written last. */
 struct record {
@@ -112,13 +121,13 @@ struct record {
 	__u16 pport;
 	__u32 netns;
 	__u8 proto;
-	__u8 label_len;
+	__u8 has_head; /* the slot of the same number in heads is set */
 	__u8 has_work;
 	__u8 share; /* one of 2^share connections was followed when it began */
 	__u64 first_byte; /* ns from start to the first byte of the answer; 0 = none */
 	__u8 laddr[16]; /* IPv4 in the first four bytes */
 	__u8 paddr[16];
-	__u8 label[LABEL_SIZE]; /* not written unless label_len is set */
+	__u64 headers; /* of HTTP/2: who said them, see header_block.h; 0 = nobody listens */
 	__u64 work[WORKS]; /* not written unless has_work is set */
 };
 

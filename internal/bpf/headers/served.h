@@ -263,12 +263,6 @@ static __noinline int request_unseen(struct conn *c, struct sock *sk, struct tcp
 	came = smaller(later(tp->tcp_mstamp * NSEC_PER_USEC, c->done), now);
 	begin(c, tp, came);
 	c->in0 -= unseen;
-	if (with_labels) {
-		struct label *l = bpf_sk_storage_get(&conn_labels, sk, 0, 0);
-
-		if (l)
-			l->len = 0;
-	}
 	return 1;
 }
 

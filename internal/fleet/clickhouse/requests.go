@@ -27,6 +27,9 @@ func (db *DB) Requests(ctx context.Context, q fleet.Question, f func(host string
 	if !q.To.IsZero() {
 		conditions += fmt.Sprintf(" AND start_us < %d", q.To.UnixMicro())
 	}
+	if q.Trace != "" {
+		conditions += " AND startsWith(trace_id, " + quote(string(q.Trace)) + ")"
+	}
 	all, _, err := db.edges(ctx, "requests", spanOf(&q), conditions)
 	if err != nil {
 		return fmt.Errorf("clickhouse: requests: %w", err)

@@ -60,6 +60,9 @@ func extreme(at time.Time) []store.Request {
 		r.Status, r.HTTP, r.Followed = observe.Status(i%3), 599, i%2 == 0
 		r.Flags = observe.FlagOverlapped | observe.FlagTimeout
 		r.Label = text
+		if i > 0 {
+			r.Trace = observe.Trace{ID: [16]byte{0xab, 0xcd, 0xef, 0, 15: byte(i)}, Parent: [8]byte{byte(i)}, Flags: 255}
+		}
 		r.Process.Comm, r.Process.Cgroup, r.Process.Container, r.Process.ContainerName, r.Process.Unit = text, text+"1", text+"2", text+"3", text+"4"
 		for p := range r.Ledger {
 			r.Ledger[p] = int64(p+i) * 1e13
@@ -106,6 +109,17 @@ func TestRequestsComeBackAsTheyWere(t *testing.T) {
 			return true
 		}); err != nil {
 			t.Fatal(err)
+		}
+		for trace, most := range map[observe.TraceMatch]int{"abcdef00000000000000000000000003": 4, "abcdef00": 4 * (len(hostile) - 1), "abcdef01": 0} {
+			n := 0
+			if err := db.Requests(ctx, fleet.Question{Trace: trace}, func(_ string, r *store.Request) bool {
+				if n++; !trace.Has(&r.Trace) {
+					t.Errorf("%s: a request of trace %x", trace, r.Trace.ID)
+				}
+				return true
+			}); err != nil || n != most {
+				t.Errorf("%s: %d requests, %v, want %d", trace, n, err, most)
+			}
 		}
 		if d := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); d != "" {
 			t.Errorf("(-sent +read)\n%.3000s", d)

@@ -192,7 +192,7 @@ func (a *Archive) Requests(ctx context.Context, q fleet.Question, f func(host st
 	for i := range list {
 		r := &list[i]
 		at := time.Unix(0, r.StartNS)
-		if !q.From.IsZero() && at.Before(q.From) || !q.To.IsZero() && !at.Before(q.To) || q.Side != 0 && q.Side != r.Side {
+		if !q.From.IsZero() && at.Before(q.From) || !q.To.IsZero() && !at.Before(q.To) || q.Side != 0 && q.Side != r.Side || q.Trace != "" && !q.Trace.Has(&r.Trace) {
 			continue
 		}
 		end := r.Local

@@ -20,7 +20,7 @@ func TestBytesStay(t *testing.T) {
 	for i, e := range observetest.Seconds() {
 		l.second(host, fleet.Position(i+1), &store.Second{At: 1_790_000_000, Endpoint: e, Process: observetest.Identities()[i]})
 	}
-	const want = "918a784e75fe72e3"
+	const want = "9b71e7f850507cc5"
 	if sum := sha256.Sum256(l.b); hex.EncodeToString(sum[:8]) != want {
 		t.Errorf("%x, want %s:\n%s", sum[:8], want, l.b)
 	}

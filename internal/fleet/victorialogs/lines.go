@@ -148,7 +148,7 @@ var partNames, splitNames = func() (parts [observe.NumParts]string, split [obser
 
 // The fields of a request in a line: before its parts, and after them.
 var (
-	headFields = schema.Fields("comm", "unit", "container_name", "k8s_namespace", "k8s_pod", "k8s_workload", "k8s_node", "pid", "netns", "why", "weight", "seq", "status", "http_status", "label", "total_us")
+	headFields = schema.Fields("comm", "unit", "container_name", "k8s_namespace", "k8s_pod", "k8s_workload", "k8s_node", "pid", "netns", "why", "weight", "seq", "status", "http_status", "label", "trace_id", "parent_span_id", "total_us")
 	tailFields = schema.Fields("bytes_in", "bytes_out", "retrans", "rtt_us", "min_rtt_us")
 )
 

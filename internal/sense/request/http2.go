@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/slowray/slowray/internal/bpf"
 	"github.com/slowray/slowray/internal/sense/host"
@@ -32,6 +33,7 @@ type streams struct {
 	links    []io.Closer
 	attached bool
 	failed   error // it cannot be done here
+	headers  headers
 }
 
 // tellStreams attaches the programs when requests overlap, and takes them off
@@ -91,6 +93,7 @@ func (r *Recorder) attachStreams() error {
 		bpf.HTTP2VarOrderedStores: flag(runtime.GOARCH == "amd64"),
 		bpf.HTTP2VarSlowNs:        uint64(r.opt.Slow),
 		bpf.HTTP2VarUnfinishedNs:  uint64(unfinished),
+		bpf.HTTP2VarWithLabels:    flag(r.opt.Labels),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
@@ -99,15 +102,23 @@ func (r *Recorder) attachStreams() error {
 	if !r.overMaps {
 		spec.Programs[bpf.HTTP2ProgHttp2Flush] = spec.Programs[bpf.HTTP2ProgHttp2FlushFiles]
 	}
+	if r.opt.Labels {
+		spec.Maps[bpf.HTTP2MapHeaderBlocks].MaxEntries = blocksRing
+	}
 	s := &r.streams
 	err = bpf.LoadBeside(spec, &s.objects, map[string]*ebpf.Map{
 		bpf.HTTP2MapConns: r.objects.Conns, bpf.HTTP2MapCounts: r.objects.Counts, bpf.HTTP2MapRecords: r.objects.Records, bpf.HTTP2MapRings: r.objects.Rings,
-		bpf.HTTP2MapCallers: r.objects.Callers, bpf.HTTP2MapConnLabels: r.objects.ConnLabels, bpf.HTTP2MapEndpoints: r.objects.Endpoints, bpf.HTTP2MapListening: r.objects.Listening,
+		bpf.HTTP2MapCallers: r.objects.Callers, bpf.HTTP2MapEndpoints: r.objects.Endpoints, bpf.HTTP2MapListening: r.objects.Listening,
 	})
 	if err != nil {
 		return err
 	}
 	s.attached = true
+	if r.opt.Labels {
+		if s.headers.ring, err = ringbuf.NewReader(s.objects.HeaderBlocks); err != nil {
+			return fmt.Errorf("header blocks: %w", err)
+		}
+	}
 	l, err := link.AttachTracing(link.TracingOptions{Program: s.objects.Http2Closed})
 	if err != nil {
 		return fmt.Errorf("attach sock/inet_sock_set_state: %w", err)
@@ -138,6 +149,7 @@ func (s *streams) close() {
 		l.Close()
 	}
 	s.links = nil
+	s.headers.close()
 	if s.attached {
 		s.objects.Close()
 	}

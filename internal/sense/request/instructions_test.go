@@ -36,7 +36,7 @@ func TestInstructions(t *testing.T) {
 		t.Skip("SKIP: needs a machine whose clock counts instructions: script/kernels.sh --instructions runs it")
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it would come when it likes
-	client, server := pingPong(t)
+	client, server := pingPong(t, make([]byte, 100))
 	const requests, each = 6000, 100
 	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
 	if err != nil {
@@ -109,7 +109,7 @@ func TestInstructions(t *testing.T) {
 
 // programTimes is what the programs of this process have taken, by name: the clock counts an
 // instruction as a nanosecond.
-func programTimes(t *testing.T) map[string]ebpf.ProgramStats {
+func programTimes(t testing.TB) map[string]ebpf.ProgramStats {
 	ids, err := bpf.OwnPrograms()
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func programTimes(t *testing.T) map[string]ebpf.ProgramStats {
 
 // pingPong is a connection on loopback with both ends in this goroutine: client asks, or
 // reads what the server answered; server answers.
-func pingPong(t *testing.T) (client, server func()) {
+func pingPong(t testing.TB, question []byte) (client, server func()) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func pingPong(t *testing.T) (client, server func()) {
 		c.Close()
 		s.Close()
 	})
-	question, answer := make([]byte, 100), make([]byte, 200)
+	heard, answer := make([]byte, len(question)), make([]byte, 200)
 	asked := false
 	must := func(_ int, err error) {
 		if err != nil {
@@ -159,7 +159,7 @@ func pingPong(t *testing.T) (client, server func()) {
 				must(io.ReadFull(c, answer))
 			}
 		}, func() {
-			must(io.ReadFull(s, question))
+			must(io.ReadFull(s, heard))
 			must(s.Write(answer))
 		}
 }

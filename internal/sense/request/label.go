@@ -14,6 +14,9 @@ const (
 	protoPostgres = 6
 )
 
+// labelBytes is how much of a request's first bytes a label is made of.
+const labelBytes = 40
+
 // cut marks a label that was longer.
 const cut = "…"
 
@@ -21,7 +24,7 @@ const cut = "…"
 // and path, command, or statement. It is empty for a protocol that is not
 // known. Query strings and Redis values are left out: they hold secrets.
 func label(proto uint8, first []byte) string {
-	whole := len(first) < len(record{}.label)
+	whole := len(first) < labelBytes
 	switch proto {
 	case protoHTTP1:
 		return labelHTTP(first)

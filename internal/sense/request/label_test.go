@@ -7,7 +7,7 @@ import (
 )
 
 func TestLabel(t *testing.T) {
-	long := strings.Repeat("x", len(record{}.label))
+	long := strings.Repeat("x", labelBytes)
 	for _, c := range []struct {
 		name  string
 		proto uint8

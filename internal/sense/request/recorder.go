@@ -58,6 +58,8 @@ type Stats struct {
 	Streams        uint64        // requests of HTTP/2, more than 128 at once on a connection, and connections, more than 1,024 at once, that were not told apart
 	Frames         uint64        // of HTTP/2 under TLS, by their length, that ask for nothing: taken for no request
 	Untaken        uint64        // answers that the other end never took, of processes that have ended: taken for no request
+	Blocks         uint64        // header blocks of HTTP/2 that were not seen, or not whole, at the least: until names and values are spelled out again, labels and traces may be missing
+	Headers        uint64        // requests of HTTP/1.1 whose headers go on beyond what is kept, so that a trace may be there
 	Weight         uint32        // how many requests a record stands for now: 1 = all are recorded
 	Follow         uint32        // one of so many connections is followed now
 	Split          uint32        // one of so many requests of those is followed from thread to thread now
@@ -81,12 +83,14 @@ type Recorder struct {
 	onConnect *bpf.Slot // nil without tail calls
 
 	records  []byte // [CPU][slot]record
+	heads    []byte // [CPU][slot]head; one without labels
 	rings    []byte // [CPU]ring
 	counts   []byte // [endpoint][CPU][lane]counters
 	cpus     int
 	slots    uint64
 	mapped   [][]byte
-	payload  bool // programs may read received bytes
+	ends     []uint64 // by CPU: records before are read in this poll
+	payload  bool     // programs may read received bytes
 	missing  []string
 	onClosed func(*observe.Closed)
 	closed   sync.Once
@@ -187,9 +191,13 @@ func (r *Recorder) load() error {
 	if r.cpus, err = ebpf.PossibleCPU(); err != nil {
 		return fmt.Errorf("count CPUs: %w", err)
 	}
+	r.ends = make([]uint64, r.cpus)
 	r.slots = uint64(min(max(floorPowerOfTwo(ringBytes/recordSize/r.cpus), minSlots), maxSlots))
 	endpoints := min(maxAddresses, counterBytes/(countersSize*2*r.cpus))
 	spec.Maps[bpf.RequestMapRecords].MaxEntries = uint32(r.slots) * uint32(r.cpus)
+	if r.opt.Labels {
+		spec.Maps[bpf.RequestMapHeads].MaxEntries = uint32(r.slots) * uint32(r.cpus)
+	}
 	spec.Maps[bpf.RequestMapRings].MaxEntries = uint32(r.cpus)
 	spec.Maps[bpf.RequestMapCounts].MaxEntries = uint32(endpoints * r.cpus * 2)
 
@@ -243,6 +251,7 @@ func (r *Recorder) mapMemory() error {
 		prot int
 	}{
 		{&r.records, r.objects.Records, unix.PROT_READ},
+		{&r.heads, r.objects.Heads, unix.PROT_READ},
 		{&r.rings, r.objects.Rings, unix.PROT_READ | unix.PROT_WRITE},
 		{&r.counts, r.objects.Counts, unix.PROT_READ},
 	} {
@@ -320,6 +329,7 @@ func (r *Recorder) Stats() Stats {
 	_ = r.objects.LostWork.Get(&s.Unfollowed)
 	streams, multiplexed := r.streams.lost()
 	s.Streams = streams + multiplexed
+	s.Blocks = r.streams.headers.lost
 	s.Missed, s.Frames = r.missed(), r.sealed.left
 	less := r.governor.less
 	s.Weight, s.Follow, s.Split = 1<<(less.record+less.follow), 1<<less.follow, 1<<less.split

@@ -37,13 +37,13 @@ type record struct {
 	peerPort  uint16
 	netns     uint32
 	proto     uint8
-	labelLen  uint8
+	hasHead   uint8
 	hasWork   uint8
 	share     uint8
 	firstByte uint64
 	localAddr [16]byte
 	peerAddr  [16]byte
-	label     [40]byte
+	headers   uint64
 	work      [observe.NumServerParts]int64
 }
 
@@ -93,18 +93,22 @@ func (r *Recorder) Poll(each func(*observe.Request)) int {
 }
 
 func (r *Recorder) drainAll(each func(*observe.Request)) int {
+	// What streams said before the records up to here were written is there by then.
+	for cpu := range r.cpus {
+		r.ends[cpu] = atomic.LoadUint64(&r.ring(cpu).head)
+	}
+	r.streams.headers.poll()
 	n := 0
 	for cpu := range r.cpus {
-		n += r.drain(cpu, each)
+		n += r.drain(cpu, r.ends[cpu], each)
 	}
 	r.stats.Records += uint64(n)
 	return n
 }
 
-func (r *Recorder) drain(cpu int, each func(*observe.Request)) int {
+func (r *Recorder) drain(cpu int, head uint64, each func(*observe.Request)) int {
 	ring := r.ring(cpu)
 	number := ring.tail
-	head := atomic.LoadUint64(&ring.head)
 	n := 0
 	for ; number != head; number++ {
 		rec := r.record(cpu, number)
@@ -113,7 +117,7 @@ func (r *Recorder) drain(cpu int, each func(*observe.Request)) int {
 		}
 		switch rec.kind {
 		case kindRequest:
-			r.decode(rec)
+			r.decode(rec, cpu, number)
 			if rec.proto != protoSealed || r.sealed.waited(&r.request) {
 				each(&r.request)
 			}
@@ -135,7 +139,7 @@ func (r *Recorder) drain(cpu int, each func(*observe.Request)) int {
 	return n
 }
 
-func (r *Recorder) decode(rec *record) {
+func (r *Recorder) decode(rec *record, cpu int, number uint64) {
 	q := &r.request
 	q.Side = observe.Side(rec.side)
 	q.StartNS = int64(rec.start) + r.clock
@@ -162,9 +166,11 @@ func (r *Recorder) decode(rec *record) {
 		q.Split.Fit(q.Ledger[observe.Server])
 		r.threads.follow(q.PID)
 	}
-	q.Label = ""
-	if rec.labelLen > 0 {
-		q.Label = label(rec.proto, rec.label[:min(int(rec.labelLen), len(rec.label))])
+	q.Label, q.Trace = "", observe.Trace{}
+	if rec.hasHead != 0 {
+		r.readHead(rec, r.head(cpu, number))
+	} else if rec.headers != 0 {
+		r.readHeaders(rec)
 	}
 }
 

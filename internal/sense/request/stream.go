@@ -351,6 +351,8 @@ func (u *Subscription) Stats() Stats {
 	now.OtherEndpoints -= was.OtherEndpoints
 	now.Missed -= was.Missed
 	now.Unfollowed -= was.Unfollowed
+	now.Headers -= was.Headers
+	now.Blocks -= was.Blocks
 	now.Streams -= min(now.Streams, was.Streams) // begins anew when nothing of HTTP/2 was seen for long
 	return now
 }

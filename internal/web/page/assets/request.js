@@ -112,7 +112,7 @@ export default function view(app) {
       h("p", { class: "summary" }, d.hops?.length > 1 ? spent(d.hops) : summary(r)),
       d.hops?.length ? [h("h2", {}, route(d.hops)), path(app, d.hops, r.id), h("p", { class: "soft joined" }, note(d.hops)), h("h2", {}, say`Its own parts`)] : null,
       waterfall(r),
-      h("dl", { class: "facts" }, facts(r, t).map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
+      h("dl", { class: "facts" }, facts(app, r, t).map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
       (r.flags || []).length ? h("ul", { class: "flags" }, r.flags.map((f) => h("li", {}, h("b", {}, clean(f, 40).replaceAll("_", " ")), flags[f] ? `: ${flags[f]}` : ""))) : null,
       h("div", { class: "meanwhile" }),
       h("h2", {}, say`What its process waited for then`),
@@ -126,13 +126,14 @@ export default function view(app) {
   return { element, load, live: false, end: () => flame?.end() };
 }
 
-function facts(r, t) {
+function facts(app, r, t) {
   const p = r.process || {}, list = [[say`began`, `${clock(t, 1)} (${ago(t)})`], [say`status`, h("span", { class: failed(r) ? "bad" : "" }, status(r))], [r.side === "served" ? say`client` : say`from`, name(r.side === "served" ? `${r.peer_addr}:${r.peer_port}` : `${r.addr}:${r.port}`, "mono")],
     [say`process`, [name(p.comm || "–"), p.pid ? ` ${p.pid}` : ""]], [say`on its connection`, say`number ${count(r.seq)}`], [say`received`, bytes(r.bytes_in)], [say`sent`, bytes(r.bytes_out)], [say`round trip`, micros(r.rtt_us)], [say`smallest round trip`, micros(r.min_rtt_us)], [say`retransmitted`, plural(r.retrans || 0, "segment")]];
   const owner = (w) => name([pod(w), `${w.kind} ${w.name}`, w.node].filter(Boolean).join(", "));
   if (p.workload) list.push([say`pod`, owner(p.workload)]);
   if (r.peer_workload) list.push([say`other end`, owner(r.peer_workload)]);
   if (p.container || p.container_name) list.push([say`container`, name(p.container_name || p.container)]);
+  if (r.trace_id) list.push([say`trace`, h("a", { class: "mono", href: app.address({ view: "requests", trace: r.trace_id, from: t - 60, to: t + r.total_us / 1e6 + 60, last: null }) }, clean(r.trace_id, 32))]);
   if (p.unit) list.push([say`unit`, name(p.unit)]);
   if (r.weight > 1) list.push([say`stands for`, say`${count(r.weight)} requests (sampled)`]);
   if (r.requests > 1) list.push([say`overlapped`, say`${count(r.requests)} requests`]);

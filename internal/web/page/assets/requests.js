@@ -69,7 +69,7 @@ export default function view(app) {
   const bar = h("div", { class: "bar" }), list = h("div", {}), element = h("div", { class: "page wide" }, bar, list);
   let limit = 100;
   async function load(range, signal) {
-    const r = app.route, q = { from: range.from, to: range.to, ep: r.ep, slow_us: r.slow, status: r.status, side: r.side, sort: r.sort || "slow" };
+    const r = app.route, q = { from: range.from, to: range.to, ep: r.ep, slow_us: r.slow, status: r.status, side: r.side, trace: r.trace, sort: r.sort || "slow" };
     const [d, known] = await Promise.all([app.ask("api/requests", { ...q, limit, paths: 1 }, signal), app.ask("api/endpoints", { from: range.from, to: range.to }, signal)]);
     app.losses.set("requests", d.losses);
     const lines = d.requests?.length || 0, total = d.total_matching ?? null, shown = Math.min(limit, total ?? limit), more = total === null ? lines > 0 : shown < total;
@@ -81,6 +81,7 @@ export default function view(app) {
     const eps = (known.endpoints || []).slice(0, 300).map((e) => [e.key, clean(`${e.side === "served" ? say`in` : say`out`} ${e.process?.comm || "?"} ${e.addr}:${e.port}`, 60)]);
     if (r.ep && !eps.some(([k]) => k === r.ep)) eps.push([r.ep, clean(r.ep.split("|").slice(2).join(" "), 60)]);
     steady(bar, h("h1", {}, say`Requests`), h("small", { class: "soft" }, [total === null ? d.stand_for ? plural(d.stand_for, "request") : say`more than can be counted` : d.stand_for > total ? say`${count(total)} stored, which stand for ${count(d.stand_for)}` : plural(total, "request"), more ? r.sort === "time" ? say`the latest ${count(shown)} are shown` : say`the slowest ${count(shown)} are shown` : "", lines < shown && total !== null ? say`drawn in ${plural(lines, "line")}` : ""].filter(Boolean).join(marks.comma)), h("span", { class: "grow" }),
+      r.trace ? h("a", { class: "act", href: app.address({ trace: null }), title: say`All requests again` }, `${say`trace`} ${clean(r.trace, 32)} ×`) : null,
       pick(say`Endpoint`, "ep", [["", say`all endpoints`], ...eps]), pick(say`Side`, "side", [["", say`in and out`], ["served", say`in: answered here`], ["called", say`out: called from here`]]), pick(say`Least time`, "slow", least), pick(say`Status`, "status", [["", say`any status`], ["ok", "ok"], ["error", say`errors`]]),
       choice(say`Order`, [["slow", say`slowest`], ["time", say`latest`]], r.sort || "slow", (v) => app.go({ sort: v === "slow" ? null : v })),
       menu(say`requests`, [[say`Table (CSV)`, query("api/requests", { ...q, limit: MOST, format: "csv" })], [say`All of it (JSON)`, query("api/requests", { ...q, limit: MOST })]]));

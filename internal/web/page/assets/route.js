@@ -25,6 +25,7 @@ export function address(changes = {}) {
   if (p.view === "timeline") delete p.view;
   if (p.view !== "request") delete p.id;
   if (p.view !== "findings") delete p.cause;
+  if (p.view !== "requests") delete p.trace;
   const q = new URLSearchParams();
   for (const [k, v] of Object.entries(p)) if (v !== undefined && v !== null && v !== "") q.set(k, v);
   const text = q.toString();

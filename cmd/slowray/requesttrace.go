@@ -1,0 +1,48 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"github.com/slowray/slowray/internal/figure"
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/store"
+	"github.com/slowray/slowray/internal/waterfall"
+)
+
+// hops collects the requests of a trace, to write them as a waterfall.
+type hops struct {
+	list []waterfall.Hop
+	more int // that had no room
+}
+
+func (h *hops) add(host string, r *store.Request) {
+	if len(h.list) >= waterfall.MaxHops {
+		h.more++
+		return
+	}
+	hop := waterfall.Hop{Host: strings.Clone(host), Request: *r}
+	hop.Request.Label = strings.Clone(r.Label)
+	h.list = append(h.list, hop)
+}
+
+// write writes the waterfall of what was collected; of nothing, where h is nil.
+func (h *hops) write(s *streams, trace observe.TraceMatch) error {
+	if h == nil {
+		return nil
+	}
+	if h.more > 0 {
+		fmt.Fprintf(s.err, "slowray: %s requests of these traces are left out: no more than %s are put in order\n", figure.Count(h.more), figure.Count(len(h.list)))
+	}
+	if len(h.list) == 0 {
+		fmt.Fprintf(s.err, "slowray: no request carried trace %s: services have to pass traceparent on, not under TLS\n", trace)
+		return nil
+	}
+	err := waterfall.Text(s.out, waterfall.Traces(h.list), terminalStyle(s.out))
+	if err != nil && !errors.Is(err, syscall.EPIPE) {
+		return fmt.Errorf("write requests: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package export
+
+import (
+	"bytes"
+	"encoding/hex"
+	"net/netip"
+	"testing"
+	"time"
+
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/store"
+)
+
+// bothEndsOf is one request as its two ends recorded it.
+func bothEndsOf(traceparent string) (called, served store.Request) {
+	trace, _ := observe.ParseTraceparent(traceparent)
+	called.Request = observe.Request{
+		Side: observe.Called, StartNS: time.Unix(1_790_000_000, 0).UnixNano(), Seq: 3, Requests: 1, Weight: 1, Trace: trace, Label: "POST /pay",
+		Local: netip.MustParseAddrPort("10.0.0.1:40001"), Peer: netip.MustParseAddrPort("[::ffff:10.0.0.2]:8080"), HTTP: 200,
+	}
+	called.Ledger[observe.Server] = 5_000_000
+	served = called
+	served.Side, served.Local, served.Peer = observe.Served, netip.MustParseAddrPort("10.0.0.2:8080"), netip.MustParseAddrPort("10.0.0.1:40001")
+	return called, served
+}
+
+func textAttributes(s *tracepb.Span) map[string]string {
+	all := map[string]string{}
+	for _, a := range s.Attributes {
+		all[a.Key] = a.Value.GetStringValue()
+	}
+	return all
+}
+
+func TestSpanJoinsItsTrace(t *testing.T) {
+	const id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	c, s := bothEndsOf("00-" + id + "-" + parent + "-01")
+	called, served := span(&c), span(&s)
+	for _, got := range []*tracepb.Span{called, served} {
+		if hex.EncodeToString(got.TraceId) != id || hex.EncodeToString(got.ParentSpanId) != parent {
+			t.Errorf("%v: trace %x, parent %x", got.Kind, got.TraceId, got.ParentSpanId)
+		}
+		for key, want := range map[string]string{
+			"network.protocol.name": "http", "network.protocol.version": "1.1", "network.type": "ipv4", "http.request.method": "POST", "url.path": "/pay", "server.address": "10.0.0.2",
+		} {
+			if v := textAttributes(got)[key]; v != want {
+				t.Errorf("%v: %s is %q, want %q", got.Kind, key, v, want)
+			}
+		}
+	}
+	if called.Kind != tracepb.Span_SPAN_KIND_CLIENT || served.Kind != tracepb.Span_SPAN_KIND_SERVER {
+		t.Errorf("kinds %v, %v", called.Kind, served.Kind)
+	}
+	if bytes.Equal(called.SpanId, served.SpanId) || len(served.Links) != 1 || !bytes.Equal(served.Links[0].SpanId, called.SpanId) {
+		t.Errorf("the served end links to %v, not to %x", served.Links, called.SpanId)
+	}
+	if again := span(&c); !bytes.Equal(again.SpanId, called.SpanId) {
+		t.Error("a span sent twice has two numbers")
+	}
+	c.Seq++
+	if next := span(&c); bytes.Equal(next.SpanId, called.SpanId) {
+		t.Error("two requests of a connection have one number")
+	}
+}
+
+// TestSpanOfAnUnsampledTrace: nobody sends the spans of that trace, so one more would hang on
+// nothing.
+func TestSpanOfAnUnsampledTrace(t *testing.T) {
+	const id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	c, _ := bothEndsOf("00-" + id + "-" + parent + "-00")
+	got := span(&c)
+	if hex.EncodeToString(got.TraceId) == id || got.ParentSpanId != nil {
+		t.Errorf("trace %x, parent %x", got.TraceId, got.ParentSpanId)
+	}
+	if len(got.Links) != 1 || hex.EncodeToString(got.Links[0].TraceId) != id || hex.EncodeToString(got.Links[0].SpanId) != parent {
+		t.Errorf("links %v", got.Links)
+	}
+}
+
+func TestSpanOfGRPC(t *testing.T) {
+	c, _ := bothEndsOf("")
+	c.Label, c.Flags = "POST /shop.Cart/Get gRPC 14", observe.FlagMultiplexed
+	got := span(&c)
+	for key, want := range map[string]string{"network.protocol.version": "2", "url.path": "/shop.Cart/Get", "rpc.system": "grpc", "rpc.service": "shop.Cart", "rpc.method": "Get"} {
+		if v := textAttributes(got)[key]; v != want {
+			t.Errorf("%s is %q, want %q", key, v, want)
+		}
+	}
+	for _, a := range got.Attributes {
+		if a.Key == "rpc.grpc.status_code" && a.Value.GetIntValue() == 14 {
+			return
+		}
+	}
+	t.Error("the status of gRPC is missing")
+}
+
+func TestSpanWithoutATrace(t *testing.T) {
+	c, _ := bothEndsOf("")
+	one, two := span(&c), span(&c)
+	if one.ParentSpanId != nil || one.Links != nil || bytes.Equal(one.TraceId, two.TraceId) {
+		t.Errorf("%v, %v", one, two)
+	}
+}
