@@ -49,299 +49,15 @@ struct __sk_buff {
 _Static_assert(__builtin_offsetof(struct __sk_buff, family) == 88, "not as in bpf.h");
 _Static_assert(__builtin_offsetof(struct __sk_buff, sk) == 168, "not as in bpf.h");
 
-/* Frames that are looked at in one segment; a segment has up to 64 kB. After
- * more the place is lost until a segment begins with a frame. */
-#define FRAMES 512
+#define load(at, off, to, n) bpf_skb_load_bytes((at)->bytes, off, to, n)
 
-__u64 unfinished_ns; /* requests that take longer are reported while they last, once */
-__u8 again; /* also those that were reported */
-__u64 told_apart; /* connections whose streams are distinguished */
-__u64 lost_streams; /* requests without a place: more than STREAMS at once */
-__u64 lost_places; /* where it was no longer known where the next frame begins */
-
-/* A frame, and what it is read from. */
-struct at {
-	struct __sk_buff *skb;
-	struct conn *c;
-	struct multiplexed *m;
-	__u64 now;
-	__u32 off; /* of the frame's header in skb */
-	__u32 end; /* of the segment */
-	struct way *w;
-	__u32 share; /* of requests that begin */
-	__u32 asks; /* it goes from the caller to the server */
-};
-
-static __always_inline void read_status(struct at *at, struct stream *s, __u8 flags)
-{
-	__u32 from = at->off + FRAME_HEADER + (flags & PADDED ? 1 : 0) + (flags & WITH_PRIORITY ? 5 : 0);
-	__u8 b[4] = {};
-
-	if (bpf_skb_load_bytes(at->skb, from, b, 1))
-		return;
-	/* A change of the table's size may come first (RFC 7541, 6.3). */
-	if (b[0] >> 5 == 1 && bpf_skb_load_bytes(at->skb, ++from, b, 1))
-		return;
-	/* All headers together may be three bytes. */
-	if (!(b[0] & 0x80) && bpf_skb_load_bytes(at->skb, from, b, 4))
-		return;
-	s->http = status_of(b);
-}
-
-/* A frame begins; len is that of its payload. */
-static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flags, __u32 id)
-{
-	struct stream *s;
-
-	if (!at)
-		return 0;
-	if (type != DATA && type != HEADERS && type != RST_STREAM)
-		return 0;
-	if (at->asks) {
-		s = stream_of(at->m, id, type == HEADERS);
-		if (!s) {
-			if (type == HEADERS)
-				__sync_fetch_and_add(&lost_streams, 1);
-			return 0;
-		}
-		if (!s->id) {
-			if (at->share == UNCOUNTED)
-				return 0;
-			__builtin_memset(s, 0, sizeof(*s));
-			s->id = id;
-			s->first = at->now;
-			s->share = at->share;
-			__sync_fetch_and_add(&at->m->open, 1);
-		}
-		if (type == RST_STREAM) { /* the caller wants it no more */
-			end_stream(at->c, at->m, s, RESET | (s->answer ? TRUNCATED : UNANSWERED), at->now);
-			free_stream(at->m, s);
-			return 0;
-		}
-		if (type == DATA)
-			s->bytes_asked += len;
-		if (flags & END_STREAM)
-			s->asked = at->now;
-		return 0;
-	}
-	s = stream_of(at->m, id, 0);
-	if (!s || !s->id)
-		return 0;
-	if (type == HEADERS) {
-		if (!s->answer || s->http / 100 == 1) {
-			read_status(at, s, flags);
-			if (s->http / 100 != 1)
-				s->answer = at->now;
-			if (flags & END_STREAM && s->http == 200)
-				s->trailers = 1; /* no body: gRPC's errors look so */
-		} else {
-			s->trailers = 1;
-		}
-	} else if (type == DATA) {
-		s->bytes_answered += len;
-	} else {
-		/* A server that answers before all was asked resets what is left. */
-		end_stream(at->c, at->m, s, RESET | (s->answer ? TRUNCATED : UNANSWERED), at->now);
-		free_stream(at->m, s);
-		return 0;
-	}
-	if (flags & END_STREAM) {
-		end_stream(at->c, at->m, s, 0, at->now);
-		free_stream(at->m, s);
-	}
-	return 0;
-}
-
-/* Whether a segment begins with a frame, and, where that ends within it, goes on
- * with another. */
-static __noinline int begins_with_frame(struct __sk_buff *skb, __u32 off, __u32 end, __u32 must_ask)
-{
-	__u8 b[FRAME_HEADER] = {};
-	__u32 next;
-
-	if (bpf_skb_load_bytes(skb, off, b, FRAME_HEADER) || !is_frame(b))
-		return 0;
-	if (must_ask && b[3] != HEADERS)
-		return 0;
-	next = off + FRAME_HEADER + length_of(b);
-	if (must_ask && next > end)
-		return 0;
-	if (next + FRAME_HEADER > end)
-		return 1;
-	return !bpf_skb_load_bytes(skb, next, b, FRAME_HEADER) && is_frame(b);
-}
-
-static __always_inline int begins_with_preface(struct __sk_buff *skb, __u32 off)
-{
-	__u64 b[2] = {};
-
-	/* "PRI * HT" "TP/2.0\r\n" */
-	return !bpf_skb_load_bytes(skb, off, b, 16) && b[0] == 0x5448202a20495250ULL && b[1] == 0x0a0d302e322f5054ULL;
-}
-
-/* Bytes of a header that lies in two segments. */
-static __noinline int gather(struct at *at, struct way *w)
-{
-	__u8 b;
-
-	if (!at || !w)
-		return 0;
-#pragma unroll
-	for (int i = 0; i < FRAME_HEADER; i++) {
-		if (i < w->have || at->off >= at->end)
-			continue;
-		if (bpf_skb_load_bytes(at->skb, at->off, &b, 1))
-			return 0;
-		w->head[i] = b;
-		w->have = i + 1;
-		at->off++;
-	}
-	return 0;
-}
-
-/* A turn of the loop over the frames of a segment; 1 ends it. */
-static long next_frame(__u32 i, void *context)
-{
-	struct at *at = context;
-	__u8 b[FRAME_HEADER];
-	__u32 len;
-
-	if (at->off + FRAME_HEADER > at->end || bpf_skb_load_bytes(at->skb, at->off, b, FRAME_HEADER))
-		return 1;
-	len = length_of(b);
-	if (b[3] > CONTINUATION && len > USUAL)
-		return 1; /* no frame: the place is wrong */
-	at->w->next += FRAME_HEADER + len;
-	see_frame(at, len, b[3], b[4], id_of(b));
-	at->off += FRAME_HEADER + len;
-	return 0;
-}
-
-/* Goes from frame to frame through the payload of a segment, from off to end; seq
- * is the sequence number of its first byte. */
-static __always_inline void walk(struct at *at, struct way *w, __u32 seq)
-{
-	__u32 skip, len;
-
-	at->w = w;
-	if (w->known && before(w->next + w->have, seq))
-		w->known = 0; /* segments are missing, or were not seen */
-	if (!w->known) {
-		w->have = 0;
-		w->next = seq;
-		if (at->asks && begins_with_preface(at->skb, at->off))
-			w->next += PREFACE;
-		else if (!begins_with_frame(at->skb, at->off, at->end, 0))
-			return;
-		w->known = 1;
-	}
-	skip = w->next + w->have - seq;
-	if (skip >= at->end - at->off)
-		return; /* within a frame, or retransmitted */
-	at->off += skip;
-	if (w->have) {
-		gather(at, w);
-		if (w->have < FRAME_HEADER)
-			return;
-		w->have = 0;
-		len = length_of(w->head);
-		w->next += FRAME_HEADER + len;
-		/* read_status() looks for the payload after the header. */
-		at->off -= FRAME_HEADER;
-		see_frame(at, len, w->head[3], w->head[4], id_of(w->head));
-		at->off += FRAME_HEADER + len;
-	}
-	bpf_loop(FRAMES, next_frame, at, 0);
-	if (at->off + FRAME_HEADER > at->end) {
-		if (at->off < at->end)
-			gather(at, w);
-	} else {
-		w->known = 0;
-		__sync_fetch_and_add(&lost_places, 1);
-	}
-}
-
-/* The streams of a connection, for a turn of a loop each. */
-struct all {
-	struct conn *c;
-	struct multiplexed *m;
-	__u64 now, told;
-};
-
-static __always_inline int find_streams(struct all *all, struct sock *sk)
-{
-	all->m = at_place(bpf_sk_storage_get(&place_of, sk, 0, 0));
-	if (!all->m)
-		return 0;
-	all->c = bpf_sk_storage_get(&conns, sk, 0, 0);
-	all->now = bpf_ktime_get_ns();
-	return all->c != 0;
-}
-
-static long close_stream(__u32 i, void *context)
-{
-	struct all *all = context;
-	struct stream *s = &all->m->streams[i & (STREAMS - 1)];
-
-	if (s->id)
-		all->told |= end_stream(all->c, all->m, s, s->answer ? TRUNCATED : UNANSWERED, all->now);
-	s->id = 0;
-	return 0;
-}
-
-static long tell_unfinished(__u32 i, void *context)
-{
-	struct all *all = context;
-	struct stream *s = &all->m->streams[i & (STREAMS - 1)], copy;
-
-	__builtin_memcpy(&copy, s, sizeof(copy));
-	if (!copy.id || (copy.reported && !again) || span(copy.first, all->now) < unfinished_ns)
-		return 0;
-	s->reported = 1;
-	all->told |= end_stream(all->c, all->m, &copy, UNFINISHED, all->now);
-	return 0;
-}
-
-/* Begins to tell the streams of a connection apart. */
-static __noinline struct multiplexed *tell_apart(struct __sk_buff *skb, struct bpf_sock *sk, struct conn *c)
-{
-	struct multiplexed *m = 0;
-	struct tcp_sock *tp;
-	__u32 *place;
-
-	if (!skb || !sk || !c || bpf_sk_storage_get(&place_of, sk, 0, 0))
-		return 0; /* there was no place for it */
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp)
-		return 0;
-	place = bpf_sk_storage_get(&place_of, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (place)
-		m = take_place(place);
-	if (!m) {
-		__sync_fetch_and_add(&lost_conns, 1);
-		return 0;
-	}
-	m->netns = ((struct sock *)tp)->__sk_common.skc_net.net->ns.inum;
-	m->peer = bpf_ntohs(((struct sock *)tp)->__sk_common.skc_dport);
-	if (c->family == AF_INET6) {
-		__u32 *l = (__u32 *)m->laddr, *p = (__u32 *)m->paddr;
-
-		l[0] = skb->local_ip6[0], l[1] = skb->local_ip6[1], l[2] = skb->local_ip6[2], l[3] = skb->local_ip6[3];
-		p[0] = skb->remote_ip6[0], p[1] = skb->remote_ip6[1], p[2] = skb->remote_ip6[2], p[3] = skb->remote_ip6[3];
-	} else {
-		*(__u32 *)m->laddr = skb->local_ip4;
-		*(__u32 *)m->paddr = skb->remote_ip4;
-	}
-	m->rtt_us = min_rtt_of(tp) / NSEC_PER_USEC;
-	c->proto = PROTO_HTTP2;
-	__sync_fetch_and_add(&told_apart, 1);
-	return m;
-}
+#include "headers/http2_walk.h"
+#include "headers/http2_end.h"
 
 static __always_inline void see_packet(struct __sk_buff *skb, __u32 out)
 {
 	struct bpf_sock *sk = skb->sk;
-	struct at at = { .skb = skb };
+	struct at at = { .bytes = skb };
 	struct conn *c;
 	struct {
 		__be16 from, to;
@@ -369,25 +85,26 @@ static __always_inline void see_packet(struct __sk_buff *skb, __u32 out)
 	if (at.off >= at.end)
 		return;
 	at.asks = (c->side == SERVED) != out;
-	at.c = c;
 	if (c->proto != PROTO_HTTP2) {
-		if (!at.asks || !(begins_with_preface(skb, at.off) || begins_with_frame(skb, at.off, at.end, 1)))
+		struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+		__u32 *place;
+
+		if (!tp || !at.asks || !(begins_with_preface(&at) || begins_with_frame(&at, 1)))
 			return;
-		at.m = tell_apart(skb, sk, c);
+		if (bpf_sk_storage_get(&place_of, sk, 0, 0))
+			return; /* there was no place for it */
+		place = bpf_sk_storage_get(&place_of, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+		at.m = tell_apart(c, (struct sock *)tp, tp, place);
 	} else {
 		at.m = at_place(bpf_sk_storage_get(&place_of, sk, 0, 0));
 	}
 	if (!at.m)
 		return;
-	if (follow_share) {
-		struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-
-		if (!tp)
-			return;
-		at.share = share_now((struct sock *)tp);
-		if (at.share == UNCOUNTED && !at.m->open)
-			return; /* where the frames are is found out anew */
-	}
+	at.m->pid = c->pid;
+	at.m->tid = c->tid;
+	at.share = share_of_hash(at.m->hash);
+	if (at.share == UNCOUNTED && !at.m->open)
+		return; /* where the frames are is found out anew */
 	at.now = bpf_ktime_get_ns();
 	walk(&at, at.asks ? &at.m->asking : &at.m->answering, bpf_ntohl(tcp.seq));
 }
@@ -404,49 +121,4 @@ int http2_in(struct __sk_buff *skb)
 {
 	see_packet(skb, 0);
 	return 1;
-}
-
-/* sock:inet_sock_set_state(const struct sock *sk, int old, int new): a connection
- * is over; requests that have no answer get none. */
-SEC("tp_btf/inet_sock_set_state")
-int BPF_PROG(http2_closed, struct sock *sk, int old, int new)
-{
-	struct all all = {};
-
-	if (new != TCP_CLOSE || sk->sk_protocol != IPPROTO_TCP)
-		return 0;
-	if (!find_streams(&all, sk))
-		return 0;
-	bpf_loop(STREAMS, close_stream, &all, 0);
-	all.m->taken = 0;
-	return 0;
-}
-
-/* Requests that take long are reported while they last. */
-static __always_inline int flush_streams(struct seq_file *seq, struct sock *sk)
-{
-	struct all all = {};
-
-	if (!sk)
-		return 0;
-	if (!find_streams(&all, sk))
-		return 0;
-	bpf_loop(STREAMS, tell_unfinished, &all, 0);
-	/* So that user space can stop after some, and make room. */
-	if (all.told)
-		bpf_seq_write(seq, &all.told, sizeof(all.told));
-	return 0;
-}
-
-SEC("iter/bpf_sk_storage_map")
-int http2_flush(struct bpf_iter__bpf_sk_storage_map *ctx)
-{
-	return flush_streams(ctx->meta->seq, ctx->sk);
-}
-
-/* The same for kernels that refuse iterators over maps. */
-SEC("iter/task_file")
-int http2_flush_files(struct bpf_iter__task_file *ctx)
-{
-	return flush_streams(ctx->meta->seq, (struct sock *)tcp_of_file(ctx->file));
 }

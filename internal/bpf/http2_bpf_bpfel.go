@@ -39,6 +39,7 @@ const (
 	HTTP2VarFollowShare      = "follow_share"
 	HTTP2VarFollowShift      = "follow_shift"
 	HTTP2VarFollowSlice      = "follow_slice"
+	HTTP2VarGiveBack         = "give_back"
 	HTTP2VarLostConns        = "lost_conns"
 	HTTP2VarLostEndpoints    = "lost_endpoints"
 	HTTP2VarLostPlaces       = "lost_places"
@@ -138,6 +139,7 @@ type HTTP2VariableSpecs struct {
 	FollowShare   *ebpf.VariableSpec `ebpf:"follow_share"`
 	FollowShift   *ebpf.VariableSpec `ebpf:"follow_shift"`
 	FollowSlice   *ebpf.VariableSpec `ebpf:"follow_slice"`
+	GiveBack      *ebpf.VariableSpec `ebpf:"give_back"`
 	LostConns     *ebpf.VariableSpec `ebpf:"lost_conns"`
 	LostEndpoints *ebpf.VariableSpec `ebpf:"lost_endpoints"`
 	LostPlaces    *ebpf.VariableSpec `ebpf:"lost_places"`
@@ -219,6 +221,7 @@ type HTTP2Variables struct {
 	FollowShare   *ebpf.Variable `ebpf:"follow_share"`
 	FollowShift   *ebpf.Variable `ebpf:"follow_shift"`
 	FollowSlice   *ebpf.Variable `ebpf:"follow_slice"`
+	GiveBack      *ebpf.Variable `ebpf:"give_back"`
 	LostConns     *ebpf.Variable `ebpf:"lost_conns"`
 	LostEndpoints *ebpf.Variable `ebpf:"lost_endpoints"`
 	LostPlaces    *ebpf.Variable `ebpf:"lost_places"`

@@ -107,7 +107,8 @@ type Recorder struct {
 	split   bool // requests are followed
 	threads threadsOf
 
-	streams streams // of HTTP/2
+	streams streams   // of HTTP/2
+	clear   clearSide // of HTTP/2 under TLS
 	sealed  sealed
 
 	each func(*observe.Request) // of the last Poll: Flush makes room with it
@@ -265,6 +266,7 @@ func (r *Recorder) Close() {
 			r.sendingLink.Close()
 		}
 		r.streams.close()
+		r.clear.close()
 		r.price.close()
 		for _, m := range r.mapped {
 			_ = unix.Munmap(m)
@@ -315,8 +317,7 @@ func (r *Recorder) Stats() Stats {
 	_ = r.objects.LostConns.Get(&s.Connections)
 	_ = r.objects.LostEndpoints.Get(&s.OtherEndpoints)
 	_ = r.objects.LostWork.Get(&s.Unfollowed)
-	streams, multiplexed := r.streams.lost()
-	s.Streams = streams + multiplexed
+	s.Streams = r.lostOfStreams()
 	s.Missed, s.Frames = r.missed(), r.sealed.left
 	less := r.governor.less
 	s.Weight, s.Follow, s.Split = 1<<(less.record+less.follow), 1<<less.follow, 1<<less.split

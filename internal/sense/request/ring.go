@@ -88,6 +88,7 @@ func (r *Recorder) Poll(each func(*observe.Request)) int {
 	n := r.drainAll(each)
 	now := time.Now()
 	r.tellStreams(now)
+	r.tellClear(now)
 	r.govern(now)
 	return n
 }
@@ -156,6 +157,9 @@ func (r *Recorder) decode(rec *record) {
 	q.FirstByte = int64(rec.firstByte)
 	if q.Flags&observe.FlagOverlapped != 0 {
 		r.streams.overlap = true
+		if rec.proto == protoSealed || !r.payload {
+			r.clear.want(q.PID)
+		}
 	}
 	if q.Followed = rec.hasWork != 0; q.Followed {
 		q.Split = rec.work
