@@ -40,7 +40,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Where arguments and results lie in struct pt_regs. Set by user space. */
 const volatile __u32 reg_args[4], reg_result;
 
-/* Which function a probe is at: its cookie, in the order of tlslib.Kind. */
+/* Which function a probe is at, in the order of tlslib.Kind: the cookie's first byte. The
+ * rest of it is the number of the library. */
 enum function {
 	READ = 1, /* SSL_read(ssl, buffer, bytes) */
 	READ_EX, /* SSL_read_ex(ssl, buffer, bytes, &read) */
@@ -64,6 +65,8 @@ struct call {
 	__u64 buffer, length_at, began;
 	__u8 function; /* 0 = none is under way */
 	__u8 direct; /* it has read a socket */
+	__u8 library;
+	__u32 epoch; /* in which the call began */
 	/* Memory: the socket that was read last, and what was made of it. */
 	__u8 spoiled; /* two sockets, or two owners */
 	__u64 sk;
@@ -102,7 +105,8 @@ static __always_inline struct call *call_of(int create)
 SEC("uprobe")
 int clear_enter(void *ctx)
 {
-	__u32 function = bpf_get_attach_cookie(ctx);
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u8 function = cookie;
 	struct call *t;
 
 	if (function == FREE) {
@@ -120,6 +124,8 @@ int clear_enter(void *ctx)
 	t->length_at = register_at(ctx, function == ALPN ? reg_args[2] : reg_args[3]);
 	t->began = bpf_ktime_get_ns();
 	t->direct = 0;
+	t->library = cookie >> 8;
+	t->epoch = epoch;
 	t->function = function;
 	return 0;
 }
@@ -136,14 +142,17 @@ static __always_inline void see_protocol(struct call *t)
 		return;
 	if (bpf_probe_read_user(&name, sizeof(name), (void *)t->buffer) || bpf_probe_read_user(b, sizeof(b), name))
 		return;
-	if (b[0] == 'h' && b[1] == '2')
-		bpf_map_update_elem(&sessions, &t->owner, &new, BPF_NOEXIST);
+	if (b[0] != 'h' || b[1] != '2')
+		return;
+	__sync_fetch_and_add(&http2_by[t->library & (LIBRARIES - 1)], 1);
+	bpf_map_update_elem(&sessions, &t->owner, &new, BPF_NOEXIST);
 }
 
 SEC("uretprobe")
 int clear_leave(void *ctx)
 {
 	struct call *t = call_of(0);
+	struct clear b = {};
 	struct owner o;
 	__u32 function;
 	__u64 n = 0;
@@ -152,6 +161,8 @@ int clear_leave(void *ctx)
 		return 0;
 	function = t->function;
 	t->function = 0;
+	if (t->epoch != epoch)
+		return 0; /* of another call: this one was not seen to begin */
 	if (function == ALPN) {
 		see_protocol(t);
 		return 0;
@@ -165,17 +176,18 @@ int clear_leave(void *ctx)
 	if (!n || n > 1U << 30)
 		return 0;
 	o = t->owner;
-	if (function >= WRITE) {
-		saw_clear(&o, 0, (void *)t->buffer, n, t->began);
-		return 0;
-	}
-	if (!t->direct && t->sk) {
+	b.bytes = (void *)t->buffer;
+	b.count = n;
+	b.library = t->library;
+	b.in = function < WRITE;
+	b.when = b.in ? bpf_ktime_get_ns() : t->began;
+	if (b.in && !t->direct && t->sk) {
 		t->spoiled |= t->reader && t->reader != o.object;
 		t->reader = o.object;
 		t->clear += n;
 		t->returns++;
 	}
-	saw_clear(&o, 1, (void *)t->buffer, n, bpf_ktime_get_ns());
+	saw_clear(&o, &b);
 	return 0;
 }
 
@@ -185,6 +197,7 @@ static __noinline int judge(struct call *t)
 	struct owner o = {};
 	struct session *s;
 	__u32 added;
+	int bound;
 
 	if (!t || t->spoiled || !t->reader)
 		return 0;
@@ -194,17 +207,18 @@ static __noinline int judge(struct call *t)
 	s = bpf_map_lookup_elem(&sessions, &o);
 	if (!s || s->direct)
 		return 0;
-	if (s->place && s->sk != t->sk) {
+	bound = streams_of(&o, s) != 0;
+	if (bound && s->sk != t->sk) {
 		forget(&o, s);
 		return 0;
 	}
-	if (s->place || (__s32)added < LEAST_ADDED || added > MOST_ADDED * t->returns)
+	if (bound || (__s32)added < LEAST_ADDED || added > MOST_ADDED * t->returns)
 		return 0;
 	if (s->sk != t->sk) {
 		s->sk = t->sk;
 		s->agreed = 0;
 	}
-	if (++s->agreed == AGREE)
+	if (++s->agreed >= AGREE)
 		bpf_map_update_elem(&owners, &t->sk, &o, BPF_ANY);
 	return 0;
 }
@@ -271,7 +285,7 @@ int BPF_PROG(clear_received, struct sock *sk)
 		s->direct = 1;
 		if (s->place && s->sk != (__u64)sk)
 			forget(&o, s);
-		if (!s->place)
+		if (!streams_of(&o, s))
 			bind(&o, sk, tp, c);
 		return 0;
 	}

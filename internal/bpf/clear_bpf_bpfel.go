@@ -37,9 +37,9 @@ const (
 	ClearProgHttp2Flush      = "http2_flush"
 	ClearProgHttp2FlushFiles = "http2_flush_files"
 	ClearVarAgain            = "again"
-	ClearVarClearBytes       = "clear_bytes"
 	ClearVarContradictions   = "contradictions"
 	ClearVarCpus             = "cpus"
+	ClearVarEpoch            = "epoch"
 	ClearVarFollowMask       = "follow_mask"
 	ClearVarFollowReach      = "follow_reach"
 	ClearVarFollowSends      = "follow_sends"
@@ -47,6 +47,7 @@ const (
 	ClearVarFollowShift      = "follow_shift"
 	ClearVarFollowSlice      = "follow_slice"
 	ClearVarGiveBack         = "give_back"
+	ClearVarHttp2By          = "http2_by"
 	ClearVarLostConns        = "lost_conns"
 	ClearVarLostEndpoints    = "lost_endpoints"
 	ClearVarLostPlaces       = "lost_places"
@@ -146,9 +147,9 @@ type ClearMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ClearVariableSpecs struct {
 	Again          *ebpf.VariableSpec `ebpf:"again"`
-	ClearBytes     *ebpf.VariableSpec `ebpf:"clear_bytes"`
 	Contradictions *ebpf.VariableSpec `ebpf:"contradictions"`
 	Cpus           *ebpf.VariableSpec `ebpf:"cpus"`
+	Epoch          *ebpf.VariableSpec `ebpf:"epoch"`
 	FollowMask     *ebpf.VariableSpec `ebpf:"follow_mask"`
 	FollowReach    *ebpf.VariableSpec `ebpf:"follow_reach"`
 	FollowSends    *ebpf.VariableSpec `ebpf:"follow_sends"`
@@ -156,6 +157,7 @@ type ClearVariableSpecs struct {
 	FollowShift    *ebpf.VariableSpec `ebpf:"follow_shift"`
 	FollowSlice    *ebpf.VariableSpec `ebpf:"follow_slice"`
 	GiveBack       *ebpf.VariableSpec `ebpf:"give_back"`
+	Http2By        *ebpf.VariableSpec `ebpf:"http2_by"`
 	LostConns      *ebpf.VariableSpec `ebpf:"lost_conns"`
 	LostEndpoints  *ebpf.VariableSpec `ebpf:"lost_endpoints"`
 	LostPlaces     *ebpf.VariableSpec `ebpf:"lost_places"`
@@ -240,9 +242,9 @@ func (m *ClearMaps) Close() error {
 // It can be passed to LoadClearObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ClearVariables struct {
 	Again          *ebpf.Variable `ebpf:"again"`
-	ClearBytes     *ebpf.Variable `ebpf:"clear_bytes"`
 	Contradictions *ebpf.Variable `ebpf:"contradictions"`
 	Cpus           *ebpf.Variable `ebpf:"cpus"`
+	Epoch          *ebpf.Variable `ebpf:"epoch"`
 	FollowMask     *ebpf.Variable `ebpf:"follow_mask"`
 	FollowReach    *ebpf.Variable `ebpf:"follow_reach"`
 	FollowSends    *ebpf.Variable `ebpf:"follow_sends"`
@@ -250,6 +252,7 @@ type ClearVariables struct {
 	FollowShift    *ebpf.Variable `ebpf:"follow_shift"`
 	FollowSlice    *ebpf.Variable `ebpf:"follow_slice"`
 	GiveBack       *ebpf.Variable `ebpf:"give_back"`
+	Http2By        *ebpf.Variable `ebpf:"http2_by"`
 	LostConns      *ebpf.Variable `ebpf:"lost_conns"`
 	LostEndpoints  *ebpf.Variable `ebpf:"lost_endpoints"`
 	LostPlaces     *ebpf.Variable `ebpf:"lost_places"`

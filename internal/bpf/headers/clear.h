@@ -46,7 +46,13 @@ struct {
 } owners SEC(".maps");
 
 __u64 contradictions; /* owners whose socket turned out to be another one: forgotten */
-__u64 clear_bytes; /* that passed owners of connections that are told apart */
+
+/* It changes when functions begin to be watched: what passed in between nobody saw. */
+__u32 epoch;
+
+/* Files with functions that are watched, and what of HTTP/2 each has seen. */
+#define LIBRARIES 64
+__u64 http2_by[LIBRARIES];
 
 /* The streams of an owner, or 0. Its place may be another's by now. */
 static __always_inline struct multiplexed *streams_of(const struct owner *o, const struct session *s)
@@ -70,44 +76,70 @@ static __always_inline void forget(const struct owner *o, struct session *s)
 	__sync_fetch_and_add(&contradictions, 1);
 }
 
-/* Clear bytes went in, were read by the process, or out. when is when the process had
- * them: in, after they were there, out, before they were encrypted. */
-static __noinline int saw_clear(struct owner *o, __u32 in, void *bytes, __u32 count, __u64 when)
+/* Clear bytes that pass an owner. */
+struct clear {
+	void *bytes; /* in memory of the process */
+	__u64 when; /* in: they are there; out: before they were encrypted */
+	__u32 count;
+	__u8 in; /* the process reads them */
+	__u8 library;
+};
+
+/* Of a stream that was under way nobody knows what became of it. */
+static long drop_stream(__u32 i, void *context)
 {
-	struct at at = { .bytes = bytes, .end = count, .now = when };
+	struct at *at = context;
+
+	at->m->streams[i & (STREAMS - 1)].id = 0;
+	return 0;
+}
+
+static __noinline int saw_clear(struct owner *o, struct clear *b)
+{
 	struct session *s, new = {};
-	struct multiplexed *m;
+	struct at at = {};
 	__u32 passed;
 
-	if (!o || !count)
+	if (!o || !b || !b->count)
 		return 0;
+	at.bytes = b->bytes;
+	at.end = b->count;
+	at.now = b->when;
 	s = bpf_map_lookup_elem(&sessions, o);
 	if (!s) {
 		new.http2 = begins_with_preface(&at) || begins_with_frame(&at, 1);
 		bpf_map_update_elem(&sessions, o, &new, BPF_NOEXIST);
 		return 0;
 	}
-	m = streams_of(o, s);
-	if (!m) {
-		if (!s->http2)
-			s->http2 = begins_with_preface(&at) || begins_with_frame(&at, 1);
+	if (!s->http2)
+		s->http2 = begins_with_preface(&at) || begins_with_frame(&at, 1);
+	if (!s->http2)
 		return 0;
+	__sync_fetch_and_add(&http2_by[b->library & (LIBRARIES - 1)], 1);
+	at.m = streams_of(o, s);
+	if (!at.m)
+		return 0;
+	if (at.m->epoch != epoch) {
+		at.m->epoch = epoch;
+		at.m->asking.known = at.m->answering.known = 0;
+		bpf_loop(STREAMS, drop_stream, &at, 0);
+		at.m->open = 0;
 	}
-	__sync_fetch_and_add(&clear_bytes, count);
-	passed = in ? s->in : s->out;
-	if (in)
-		s->in += count;
+	passed = b->in ? s->in : s->out;
+	if (b->in)
+		s->in += b->count;
 	else
-		s->out += count;
-	at.m = m;
-	at.asks = (m->side == SERVED) == in;
-	at.share = share_of_hash(m->hash);
-	if (at.share == UNCOUNTED && !m->open)
-		return 0;
-	m->tid = bpf_get_current_pid_tgid();
-	walk(&at, at.asks ? &m->asking : &m->answering, passed);
+		s->out += b->count;
+	at.asks = (at.m->side == SERVED) == b->in;
+	at.share = share_of_hash(at.m->hash);
+	if (at.share == UNCOUNTED && !at.m->open)
+		return 0; /* where the frames are is found out anew */
+	at.m->tid = bpf_get_current_pid_tgid();
+	walk(&at, at.asks ? &at.m->asking : &at.m->answering, passed);
 	return 0;
 }
+
+#define NO_PLACE (~0U) /* there was none left */
 
 /* Tells the streams of a socket's connection apart, from now on, by what its owner sees. */
 static __noinline int bind(struct owner *o, struct sock *sk, struct tcp_sock *tp, struct conn *c)
@@ -116,15 +148,26 @@ static __noinline int bind(struct owner *o, struct sock *sk, struct tcp_sock *tp
 	struct session *s;
 	__u32 *place;
 
-	if (!o || !sk || !tp || !c || c->proto > PROTO_OTHER)
+	if (!o || !sk || !tp || !c)
 		return 0;
 	s = bpf_map_lookup_elem(&sessions, o);
-	if (!s || !s->http2 || bpf_sk_storage_get(&place_of, sk, 0, 0))
-		return 0; /* or there was no place for it */
-	place = bpf_sk_storage_get(&place_of, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	m = tell_apart(c, sk, tp, place);
-	if (!m || !place)
+	if (!s || !s->http2)
 		return 0;
+	place = bpf_sk_storage_get(&place_of, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!place)
+		return 0;
+	m = at_place(place);
+	if (!m) {
+		if (*place || c->proto > PROTO_OTHER)
+			return 0;
+		m = tell_apart(c, sk, tp, place);
+	}
+	if (!m) {
+		*place = NO_PLACE;
+		return 0;
+	}
+	m->asking.known = m->answering.known = 0;
+	m->epoch = epoch;
 	m->owner = o->object;
 	m->pid = o->tgid;
 	s->sk = (__u64)sk;

@@ -45,6 +45,7 @@ struct multiplexed {
 	__u32 netns;
 	__u32 rtt_us;
 	__u32 hash; /* of the socket, see turn_of() */
+	__u32 epoch; /* of clear.h */
 	__u64 owner; /* the object of the process that has its clear bytes, see clear.h; 0 = packets are read, or nobody knows any more */
 	__u8 laddr[16], paddr[16];
 	struct stream streams[STREAMS];

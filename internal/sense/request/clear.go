@@ -17,73 +17,98 @@ import (
 )
 
 const (
-	// clearLook is how often it is looked at which processes to hook, and which no more.
-	clearLook = 250 * time.Millisecond
-	// clearIdle is after how long without clear bytes of a connection that is told apart
-	// all is taken off.
+	// clearEvery is how often it is looked at which functions to watch.
+	clearEvery = 250 * time.Millisecond
+	// clearFirst is how long all functions of a library are watched where nothing is known
+	// of the connections that its processes have: what speaks HTTP/2 says something meanwhile.
+	clearFirst = 3 * time.Second
+	// clearIdle is after how long without HTTP/2 they are watched no more.
 	clearIdle = time.Minute
-	// clearAgain is after how long a process is looked at anew in which nothing was found.
+	// clearAgain is after how long a library without HTTP/2 is tried anew, where requests
+	// overlap; and a process is looked at anew.
 	clearAgain = 5 * time.Minute
-	// maxClear bounds the files that are hooked at once.
-	maxClear = 64
-	// maxWanted bounds the processes that wait to be looked at, or were.
-	maxWanted = 1024
+	// maxLibraries bounds the files that are watched at once: LIBRARIES of clear.h.
+	maxLibraries = 64
+	// maxProcesses bounds those that are known, maxLooks those that are looked at at once.
+	maxClearProcesses, maxLooks = 4096, 16
 )
 
 // clearSide tells the requests of HTTP/2 connections under TLS apart, by probes at the
-// functions of the process that encrypts them (clear.bpf.c). They are attached to files
-// of processes whose connections were seen to have requests overlap, and to no others.
+// functions of the library that encrypts them (clear.bpf.c).
+//
+// Of each library that a process with connections under TLS has, one function is watched
+// that is called once for a connection, and says which protocol was agreed. All others are
+// watched while connections of HTTP/2 come and go; and at first, since connections that
+// were there before say nothing any more.
 type clearSide struct {
 	objects bpf.ClearObjects
 	loaded  bool
 	multi   bool // many places with one link (Linux 6.6)
-	socket  []io.Closer
 	failed  error
+	sockets []io.Closer // what is attached to sockets, while any library is watched
 
-	wanted  map[int]bool // processes with requests that overlap under TLS
-	looked  map[int]time.Time
-	others  map[int]string // what encrypts in processes that cannot be hooked
-	hooks   map[tlslib.ID]*hooked
-	finder  tlslib.Finder
-	working chan found // nil while nobody works
-	next    time.Time
-	bytes   uint64 // clear ones, at the last look
-	used    time.Time
+	processes map[int]*clearProcess
+	last      int // process that was wanted last
+	waiting   []*clearProcess
+	libraries map[tlslib.ID]*library
+	numbers   [maxLibraries]bool // that are in use
+	finder    tlslib.Finder
+	working   chan []*library // that were found; nil while nobody works
+	next      time.Time
+	epoch     uint32
 }
 
-// hooked is a file with probes.
-type hooked struct {
-	file  *tlslib.File
-	links []io.Closer
+// clearProcess is a process with connections under TLS.
+type clearProcess struct {
+	pid        int
+	looked     time.Time
+	files      []tlslib.ID
+	other      string // what encrypts there, where it cannot be watched
+	overlapped bool   // requests overlap
 }
 
-// found is what came of a look at processes.
-type found struct {
-	hooks  []*hooked
-	others map[int]string
-	failed error
+// library is a file with functions of TLS.
+type library struct {
+	file     *tlslib.File
+	number   uint64
+	protocol []io.Closer // watches which protocol is agreed
+	all      []io.Closer // watches the other functions
+	seen     uint64      // of HTTP/2, see http2_by
+	since    time.Time   // all are watched, or are no more
+	used     time.Time   // HTTP/2 was seen last
+	err      error
 }
 
-// want notes a process whose connections carry several requests at a time under TLS.
-func (c *clearSide) want(pid int) {
-	if c.failed != nil || pid == 0 || c.wanted[pid] || len(c.wanted) >= maxWanted {
+// want notes a process that has a connection under TLS.
+func (c *clearSide) want(pid int, overlapped bool) {
+	if pid == c.last && !overlapped || pid == 0 || c.failed != nil {
 		return
 	}
-	if c.wanted == nil {
-		c.wanted = map[int]bool{}
+	c.last = pid
+	p := c.processes[pid]
+	if p == nil {
+		if c.processes == nil || len(c.processes) >= maxClearProcesses {
+			c.processes = map[int]*clearProcess{}
+		}
+		p = &clearProcess{pid: pid}
+		c.processes[pid] = p
 	}
-	c.wanted[pid] = true
+	p.overlapped = p.overlapped || overlapped
+	if len(c.waiting) < maxLooks && (p.looked.IsZero() || overlapped && time.Since(p.looked) > clearAgain) {
+		p.looked = time.Now()
+		c.waiting = append(c.waiting, p)
+	}
 }
 
-// tellClear hooks what has to be, and takes probes off that nobody needs. What takes long
-// is done aside.
+// tellClear begins to watch what has to be watched, and ends it. What takes long is done
+// aside: meanwhile nothing here is changed by anybody else.
 func (r *Recorder) tellClear(now time.Time) {
 	c := &r.clear
 	if c.working != nil {
 		select {
-		case f := <-c.working:
+		case found := <-c.working:
 			c.working = nil
-			r.addHooks(f, now)
+			r.meetLibraries(found)
 		default:
 		}
 		return
@@ -91,23 +116,12 @@ func (r *Recorder) tellClear(now time.Time) {
 	if c.failed != nil || now.Before(c.next) {
 		return
 	}
-	c.next = now.Add(clearLook)
-	if len(c.hooks) > 0 && c.idle(now) {
-		r.unhook()
-		return
+	c.next = now.Add(clearEvery)
+	var begin, end []*library
+	if c.loaded {
+		begin, end = c.judge(now)
 	}
-	var pids []int
-	for pid := range c.wanted {
-		if when, ok := c.looked[pid]; !ok || now.Sub(when) > clearAgain {
-			pids = append(pids, pid)
-			if c.looked == nil || len(c.looked) >= maxWanted {
-				c.looked, c.others = map[int]time.Time{}, map[int]string{}
-			}
-			c.looked[pid] = now
-		}
-	}
-	clear(c.wanted)
-	if len(pids) == 0 || len(c.hooks) >= maxClear {
+	if len(c.waiting)+len(begin)+len(end) == 0 {
 		return
 	}
 	if !c.loaded {
@@ -116,65 +130,148 @@ func (r *Recorder) tellClear(now time.Time) {
 			r.missing = append(r.missing, fmt.Sprintf("single requests of HTTP/2 under TLS: %v", c.failed))
 			return
 		}
-		c.used = now
 	}
-	working := make(chan found, 1)
+	waiting := c.waiting
+	c.waiting = nil
+	c.last = 0
+	working := make(chan []*library, 1)
 	c.working = working
-	go func() { working <- c.find(pids) }()
+	go func() {
+		r.endAll(end)
+		found := c.find(waiting)
+		c.beginAll(begin)
+		c.beginAll(found)
+		working <- found
+	}()
 }
 
-// addHooks takes over what was found.
-func (r *Recorder) addHooks(f found, now time.Time) {
-	c := &r.clear
-	if f.failed != nil {
-		r.missing = append(r.missing, fmt.Sprintf("single requests of HTTP/2 under TLS: %v", f.failed))
-		c.failed = f.failed
-	}
-	for pid, what := range f.others {
-		c.others[pid] = what
-	}
-	if c.hooks == nil {
-		c.hooks = map[tlslib.ID]*hooked{}
-	}
-	for _, h := range f.hooks {
-		c.hooks[h.file.ID] = h
-		c.used = now
-	}
-}
-
-// idle says that nothing passed the functions for long.
-func (c *clearSide) idle(now time.Time) bool {
-	var n uint64
+// judge says which libraries to watch as a whole from now on, and which no more.
+func (c *clearSide) judge(now time.Time) (begin, end []*library) {
+	var seen [maxLibraries]uint64
 	// A variable that cannot be read says nothing.
-	if c.objects.ClearBytes.Get(&n) == nil && n != c.bytes {
-		c.bytes, c.used = n, now
+	if c.objects.Http2By.Get(&seen) != nil {
+		return nil, nil
 	}
-	return now.Sub(c.used) > clearIdle
+	overlapped := map[tlslib.ID]bool{}
+	for _, p := range c.processes {
+		for _, id := range p.files {
+			overlapped[id] = overlapped[id] || p.overlapped
+		}
+		p.overlapped = false
+	}
+	for id, l := range c.libraries {
+		news := seen[l.number] != l.seen
+		l.seen = seen[l.number]
+		if news {
+			l.used = now
+		}
+		silent := clearFirst
+		if l.used.After(l.since) {
+			silent = clearIdle
+		}
+		switch {
+		case l.all == nil && (news || overlapped[id] && now.Sub(l.since) > clearAgain):
+			l.since = now
+			begin = append(begin, l)
+		case l.all != nil && now.Sub(l.since) > silent && now.Sub(l.used) > silent:
+			l.since = now
+			end = append(end, l)
+		}
+	}
+	return begin, end
 }
 
-// find looks for functions in the files of processes, and attaches to them.
-func (c *clearSide) find(pids []int) (f found) {
-	f.others = map[int]string{}
-	for _, pid := range pids {
-		p, err := c.finder.Find(context.Background(), pid)
+// meetLibraries tells of those that cannot be watched.
+func (r *Recorder) meetLibraries(found []*library) {
+	for _, l := range found {
+		if l.err != nil {
+			r.missing = append(r.missing, fmt.Sprintf("single requests of HTTP/2 under TLS by %s: %v", l.file.Name, l.err))
+		}
+	}
+}
+
+// find looks for libraries in the files of processes, and watches which protocol their
+// connections agree on.
+func (c *clearSide) find(processes []*clearProcess) (found []*library) {
+	for _, is := range processes {
+		p, err := c.finder.Find(context.Background(), is.pid)
 		if err != nil {
 			continue // it is gone, or its files are more than can be read
 		}
-		if p.Other != "" {
-			f.others[pid] = p.Other
-		}
+		is.files, is.other = p.IDs, p.Other
 		for _, file := range p.Files {
-			h := &hooked{file: file}
-			if err := c.hook(h); err != nil {
-				h.close()
-				c.finder.Forget(file.ID)
-				f.failed = fmt.Errorf("attach to %s: %w", file.Name, err)
-				continue
+			l := &library{file: file, since: time.Now()}
+			number := 0
+			for number < maxLibraries && c.numbers[number] {
+				number++
 			}
-			f.hooks = append(f.hooks, h)
+			if number == maxLibraries {
+				l.err = fmt.Errorf("more than %d libraries", maxLibraries)
+				file.Close()
+			} else {
+				c.numbers[number], l.number = true, uint64(number)
+				if c.libraries == nil {
+					c.libraries = map[tlslib.ID]*library{}
+				}
+				c.libraries[file.ID] = l
+				l.protocol, l.err = c.attach(l, func(k tlslib.Kind) bool { return k == tlslib.Protocol })
+			}
+			found = append(found, l)
 		}
 	}
-	return f
+	return found
+}
+
+// beginAll watches all functions of libraries.
+func (c *clearSide) beginAll(libraries []*library) {
+	if len(libraries) == 0 {
+		return
+	}
+	c.epoch++
+	_ = c.objects.Epoch.Set(c.epoch)
+	if c.sockets == nil {
+		for _, p := range []*ebpf.Program{c.objects.Http2Closed, c.objects.ClearReceived} {
+			if l, err := link.AttachTracing(link.TracingOptions{Program: p}); err == nil {
+				c.sockets = append(c.sockets, l)
+			}
+		}
+	}
+	for _, l := range libraries {
+		if l.err == nil {
+			l.all, l.err = c.attach(l, func(k tlslib.Kind) bool { return k != tlslib.Protocol })
+		}
+	}
+}
+
+// endAll watches them no more: all connections that are told apart are the recorder's again,
+// until those of other libraries are met anew.
+func (r *Recorder) endAll(libraries []*library) {
+	if len(libraries) == 0 {
+		return
+	}
+	c := &r.clear
+	for _, l := range libraries {
+		closeAll(l.all)
+		l.all = nil
+	}
+	if c.objects.GiveBack.Set(uint8(1)) == nil {
+		// What is not given back has no requests until it is closed.
+		_ = r.look(c.objects.Http2Flush, c.objects.PlaceOf)
+		_ = c.objects.GiveBack.Set(uint8(0))
+	}
+	for _, l := range c.libraries {
+		if l.all != nil {
+			return
+		}
+	}
+	closeAll(c.sockets)
+	c.sockets = nil
+}
+
+func closeAll(links []io.Closer) {
+	for _, l := range links {
+		l.Close()
+	}
 }
 
 // registers are where arguments and results lie in struct pt_regs.
@@ -212,89 +309,67 @@ func (r *Recorder) loadClear() error {
 		return err
 	}
 	c.loaded = true
-	for _, p := range []*ebpf.Program{c.objects.Http2Closed, c.objects.ClearReceived} {
-		l, err := link.AttachTracing(link.TracingOptions{Program: p})
-		if err != nil {
-			return fmt.Errorf("attach to sockets: %w", err)
-		}
-		c.socket = append(c.socket, l)
-	}
 	r.doLess()
 	return nil
 }
 
-// hook attaches to the functions of a file: first to where they return, so that no call
-// that is seen to begin is not seen to end.
-func (c *clearSide) hook(h *hooked) error {
-	ex, err := link.OpenExecutable(h.file.Path())
+// attach watches functions of a library: first where they return, so that no call that is
+// seen to begin is not seen to end.
+func (c *clearSide) attach(l *library, which func(tlslib.Kind) bool) (links []io.Closer, err error) {
+	ex, err := link.OpenExecutable(l.file.Path())
 	if err != nil {
-		return err
+		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			closeAll(links)
+			links = nil
+		}
+	}()
 	for _, leave := range []bool{true, false} {
 		program, many, one := c.objects.ClearEnter, ex.UprobeMulti, ex.Uprobe
 		if leave {
 			program, many, one = c.objects.ClearLeave, ex.UretprobeMulti, ex.Uretprobe
 		}
 		var at link.UprobeMultiOptions
-		for _, s := range h.file.Sites {
-			if leave && !s.Kind.Returns() {
-				continue
+		for _, s := range l.file.Sites {
+			if which(s.Kind) && (!leave || s.Kind.Returns()) {
+				at.Addresses = append(at.Addresses, s.Offset)
+				at.Cookies = append(at.Cookies, uint64(s.Kind)|l.number<<8)
 			}
-			at.Addresses = append(at.Addresses, s.Offset)
-			at.Cookies = append(at.Cookies, uint64(s.Kind))
 		}
-		if c.multi {
+		if c.multi && len(at.Addresses) > 0 {
 			l, err := many(nil, program, &at)
 			if err != nil {
-				return err
+				return links, err
 			}
-			h.links = append(h.links, l)
+			links = append(links, l)
 			continue
 		}
 		for i, address := range at.Addresses {
 			l, err := one("", program, &link.UprobeOptions{Address: address, Cookie: at.Cookies[i]})
 			if err != nil {
-				return err
+				return links, err
 			}
-			h.links = append(h.links, l)
+			links = append(links, l)
 		}
 	}
-	return nil
-}
-
-func (h *hooked) close() {
-	for _, l := range h.links {
-		l.Close()
-	}
-	h.file.Close()
-}
-
-// unhook takes all off: connections that were told apart are the recorder's again.
-func (r *Recorder) unhook() {
-	c := &r.clear
-	if c.objects.GiveBack.Set(uint8(1)) == nil {
-		// What is not given back has no requests until it is closed.
-		_ = r.look(c.objects.Http2Flush, c.objects.PlaceOf)
-	}
-	c.close()
+	return links, nil
 }
 
 func (c *clearSide) close() {
 	if c.working != nil {
-		for _, h := range (<-c.working).hooks {
-			h.close()
-		}
+		<-c.working
 		c.working = nil
 	}
-	for id, h := range c.hooks {
-		h.close()
-		c.finder.Forget(id)
+	for _, l := range c.libraries {
+		closeAll(l.protocol)
+		closeAll(l.all)
+		l.file.Close()
 	}
-	clear(c.hooks)
-	for _, l := range c.socket {
-		l.Close()
-	}
-	c.socket = nil
+	c.libraries = nil
+	closeAll(c.sockets)
+	c.sockets = nil
 	if c.loaded {
 		c.objects.Close()
 	}

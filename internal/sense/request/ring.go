@@ -157,9 +157,9 @@ func (r *Recorder) decode(rec *record) {
 	q.FirstByte = int64(rec.firstByte)
 	if q.Flags&observe.FlagOverlapped != 0 {
 		r.streams.overlap = true
-		if rec.proto == protoSealed || !r.payload {
-			r.clear.want(q.PID)
-		}
+	}
+	if rec.proto == protoSealed || !r.payload && q.Flags&observe.FlagOverlapped != 0 {
+		r.clear.want(q.PID, q.Flags&observe.FlagOverlapped != 0)
 	}
 	if q.Followed = rec.hasWork != 0; q.Followed {
 		q.Split = rec.work
