@@ -248,6 +248,35 @@ static __noinline int note_read(struct call *t, struct sock *sk, __u32 copied_se
 	return 0;
 }
 
+/* tcp:tcp_probe(struct sock *sk, struct sk_buff *skb): a segment came in. */
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(clear_arrived, struct sock *sk, struct sk_buff *skb)
+{
+	struct conn *c = bpf_sk_storage_get(&conns, sk, 0, 0);
+	struct tcp_skb_cb *cb = (void *)skb->cb;
+	struct multiplexed *m;
+
+	if (!c || c->proto != PROTO_HTTP2 || cb->end_seq == cb->seq)
+		return 0;
+	m = at_place(bpf_sk_storage_get(&place_of, sk, 0, 0));
+	if (!m || !m->owner)
+		return 0;
+	m->latest = bpf_ktime_get_ns();
+	if (!m->arrived)
+		m->arrived = m->latest;
+	return 0;
+}
+
+/* The process has read of a socket whose streams are told apart; more says that it did so
+ * before, in the same call. */
+static __always_inline void note_reading(struct multiplexed *m, struct tcp_sock *tp, int more)
+{
+	m->rtt_us = min_rtt_of(tp) / NSEC_PER_USEC;
+	if (!more || !m->reading)
+		m->reading = m->arrived;
+	m->arrived = tp->copied_seq == tp->rcv_nxt ? 0 : m->latest;
+}
+
 /* tcp:tcp_rcv_space_adjust(struct sock *sk): the application has read. */
 SEC("tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(clear_received, struct sock *sk)
@@ -264,15 +293,15 @@ int BPF_PROG(clear_received, struct sock *sk)
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
+	t = call_of(0);
 	if (c->proto == PROTO_HTTP2) {
 		struct multiplexed *m = at_place(bpf_sk_storage_get(&place_of, sk, 0, 0));
 
 		if (!m) /* http2.bpf.c has it */
 			return 0;
 		if (!released(sk, c, m))
-			m->rtt_us = min_rtt_of(tp) / NSEC_PER_USEC;
+			note_reading(m, tp, t && t->function && t->direct);
 	}
-	t = call_of(0);
 	if (t && (t->function == READ || t->function == READ_EX)) {
 		t->direct = 1;
 		o = t->owner;

@@ -30,6 +30,7 @@ const (
 	ClearMapRecords          = "records"
 	ClearMapRings            = "rings"
 	ClearMapSessions         = "sessions"
+	ClearProgClearArrived    = "clear_arrived"
 	ClearProgClearEnter      = "clear_enter"
 	ClearProgClearLeave      = "clear_leave"
 	ClearProgClearReceived   = "clear_received"
@@ -114,6 +115,7 @@ type ClearSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ClearProgramSpecs struct {
+	ClearArrived    *ebpf.ProgramSpec `ebpf:"clear_arrived"`
 	ClearEnter      *ebpf.ProgramSpec `ebpf:"clear_enter"`
 	ClearLeave      *ebpf.ProgramSpec `ebpf:"clear_leave"`
 	ClearReceived   *ebpf.ProgramSpec `ebpf:"clear_received"`
@@ -281,6 +283,7 @@ type ClearVariables struct {
 //
 // It can be passed to LoadClearObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ClearPrograms struct {
+	ClearArrived    *ebpf.Program `ebpf:"clear_arrived"`
 	ClearEnter      *ebpf.Program `ebpf:"clear_enter"`
 	ClearLeave      *ebpf.Program `ebpf:"clear_leave"`
 	ClearReceived   *ebpf.Program `ebpf:"clear_received"`
@@ -291,6 +294,7 @@ type ClearPrograms struct {
 
 func (p *ClearPrograms) Close() error {
 	return _ClearClose(
+		p.ClearArrived,
 		p.ClearEnter,
 		p.ClearLeave,
 		p.ClearReceived,

@@ -131,6 +131,10 @@ static __noinline int saw_clear(struct owner *o, struct clear *b)
 	else
 		s->out += b->count;
 	at.asks = (at.m->side == SERVED) == b->in;
+	if (at.asks && b->in && at.m->reading) {
+		at.now = smaller(at.m->reading, b->when);
+		at.read = b->when;
+	}
 	at.share = share_of_hash(at.m->hash);
 	if (at.share == UNCOUNTED && !at.m->open)
 		return 0; /* where the frames are is found out anew */

@@ -50,18 +50,24 @@ static long tell_unfinished(__u32 i, void *context)
 }
 
 /* sock:inet_sock_set_state(const struct sock *sk, int old, int new): a connection
- * is over; requests that have no answer get none. */
+ * is over; requests that have no answer get none. Where clear bytes are seen, all were
+ * when this end sends its FIN; packets may follow. */
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(http2_closed, struct sock *sk, int old, int new)
 {
 	struct all all = {};
+	int sent = new == TCP_FIN_WAIT1 || new == TCP_LAST_ACK;
 
-	if (new != TCP_CLOSE || sk->sk_protocol != IPPROTO_TCP)
+	if ((new != TCP_CLOSE && !sent) || sk->sk_protocol != IPPROTO_TCP)
 		return 0;
 	if (!find_streams(&all, sk))
 		return 0;
+	if (sent && !all.m->owner)
+		return 0;
 	bpf_loop(STREAMS, close_stream, &all, 0);
-	all.m->taken = 0;
+	all.m->open = 0;
+	if (new == TCP_CLOSE)
+		all.m->taken = 0;
 	return 0;
 }
 

@@ -15,6 +15,7 @@
 struct stream {
 	__u64 first; /* HEADERS of the request */
 	__u64 asked; /* its last frame; 0 = not yet */
+	__u64 read; /* the process had that; 0 = not known */
 	__u64 answer; /* HEADERS of the answer */
 	__u32 id; /* 0 = free */
 	__u32 bytes_asked, bytes_answered; /* of DATA frames */
@@ -46,6 +47,8 @@ struct multiplexed {
 	__u32 rtt_us;
 	__u32 hash; /* of the socket, see turn_of() */
 	__u32 epoch; /* of clear.h */
+	__u64 arrived, latest; /* bytes that nobody has read yet: the first, the last; 0 = none */
+	__u64 reading; /* bytes that were read last had arrived */
 	__u64 owner; /* the object of the process that has its clear bytes, see clear.h; 0 = packets are read, or nobody knows any more */
 	__u8 laddr[16], paddr[16];
 	struct stream streams[STREAMS];
@@ -129,7 +132,7 @@ static __noinline struct multiplexed *tell_apart(struct conn *c, struct sock *sk
 		*(__u32 *)m->laddr = BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr);
 		*(__u32 *)m->paddr = BPF_CORE_READ(sk, __sk_common.skc_daddr);
 	}
-	m->owner = 0;
+	m->owner = m->arrived = m->reading = 0;
 	m->rtt_us = min_rtt_of(tp) / NSEC_PER_USEC;
 	c->proto = PROTO_HTTP2;
 	__sync_fetch_and_add(&told_apart, 1);
@@ -172,7 +175,7 @@ static __always_inline void count_stream(const struct multiplexed *m, const __u6
  */
 __noinline int end_stream(struct multiplexed *m, struct stream *s, __u32 flags, __u64 now)
 {
-	__u64 parts[PARTS] = {}, total, number, asked, answer, rtt;
+	__u64 parts[PARTS] = {}, total, number, asked, read, answer, rtt;
 	__u8 status = STATUS_UNKNOWN;
 	struct record *rec;
 	struct ring *r;
@@ -191,7 +194,9 @@ __noinline int end_stream(struct multiplexed *m, struct stream *s, __u32 flags, 
 	asked = s->asked ? smaller(later(s->asked, s->first), answer) : answer;
 	rtt = m->rtt_us * NSEC_PER_USEC;
 	parts[UPLOAD] = span(s->first, asked);
-	parts[SERVER] = span(asked, answer);
+	read = smaller(later(s->read, asked), answer);
+	parts[RECV_WAIT] = span(asked, read);
+	parts[SERVER] = span(read, answer);
 	if (m->side == CALLED) {
 		parts[NETWORK] = smaller(rtt, parts[SERVER]);
 		parts[SERVER] -= parts[NETWORK];

@@ -21,6 +21,7 @@ struct at {
 	void *bytes; /* what load() reads */
 	struct multiplexed *m;
 	__u64 now;
+	__u64 read; /* the process had them; 0 = not known */
 	__u32 off; /* of the frame's header */
 	__u32 end; /* of the bytes */
 	struct way *w;
@@ -76,8 +77,10 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 		}
 		if (type == DATA)
 			s->bytes_asked += len;
-		if (flags & END_STREAM)
+		if (flags & END_STREAM) {
 			s->asked = at->now;
+			s->read = at->read;
+		}
 		return 0;
 	}
 	s = stream_of(at->m, id, 0);

@@ -295,3 +295,102 @@ func streamsUnderTLS(tr *trial, mode, version string) {
 		}
 	}
 }
+
+// ready is dial, and as many requests as tell which socket an object of OpenSSL has.
+func (s *tlsServer) ready() *streams {
+	c := s.dial()
+	for range 6 {
+		_, over := c.ask(0, 'a')
+		<-over
+		time.Sleep(time.Millisecond)
+	}
+	return c
+}
+
+// TestStreamsUnderTLSEnd: streams that are reset by either end, whose connection is closed,
+// that last, and that nobody reads for a while.
+func TestStreamsUnderTLSEnd(t *testing.T) {
+	for _, mode := range []string{"direct", "memory"} {
+		t.Run(mode, func(t *testing.T) { measure(t, func(tr *trial) { streamsEnd(tr, mode) }) })
+	}
+}
+
+func streamsEnd(tr *trial, mode string) {
+	const short, lasting = 60 * time.Millisecond, 2100 * time.Millisecond
+	s := tr.tlsServer(mode, "1.3")
+	tr.record(request.Options{})
+	s.warm()
+	type want struct {
+		what         string
+		at           *streams
+		id           uint32
+		flags, never observe.RequestFlags
+		total, wait  time.Duration
+	}
+	var all []want
+	resets := s.ready()
+	id, over := resets.ask(0, 'n')
+	time.Sleep(short)
+	_, err := resets.Write(frame(3, 0, id, make([]byte, 4)))
+	tr.must(err)
+	resets.end(id)
+	<-over
+	all = append(all, want{"reset by the caller", resets, id, observe.FlagReset | observe.FlagUnanswered, observe.FlagTruncated, short, 0})
+	id, over = resets.ask(short, 'r')
+	<-over
+	all = append(all, want{"reset by the server", resets, id, observe.FlagReset | observe.FlagUnanswered, observe.FlagTruncated, short, 0})
+
+	closed := s.ready()
+	id, _ = closed.ask(0, 'n')
+	_, over = closed.ask(short, 'c')
+	<-over
+	all = append(all, want{"closed by the server", closed, id, observe.FlagUnanswered, observe.FlagReset, short, 0})
+
+	gone := s.ready()
+	id, _ = gone.ask(2*short, 'l')
+	time.Sleep(short)
+	gone.Close()
+	all = append(all, want{"closed by the caller", gone, id, observe.FlagTruncated, observe.FlagUnanswered, short, 0})
+
+	busy := s.ready()
+	_, first := busy.ask(2*short, 's')
+	time.Sleep(short)
+	id, over = busy.ask(0, 'a')
+	<-over
+	<-first
+	all = append(all, want{"not read for a while", busy, id, 0, observe.FlagUnanswered | observe.FlagReset, short, short})
+
+	long := s.ready()
+	id, over = long.ask(lasting, 'l')
+	<-over
+	all = append(all, want{"long", long, id, 0, observe.FlagUnanswered | observe.FlagReset, lasting, 0})
+	time.Sleep(settle)
+	tr.finish()
+
+	const exact = 25 * time.Millisecond // of sleeps on a busy machine
+	unfinished := 0
+	for _, w := range all {
+		n := 0
+		for _, r := range tr.of(observe.Served) {
+			if int(r.Peer.Port()) != w.at.port || r.Seq != (w.id+1)/2 || r.Flags&observe.FlagMultiplexed == 0 {
+				continue
+			}
+			if r.Flags&observe.FlagUnfinished != 0 {
+				unfinished++
+				continue
+			}
+			n++
+			total, wait := time.Duration(r.TotalNS()), time.Duration(r.Ledger[observe.RecvWait])
+			if r.Flags&w.flags != w.flags || r.Flags&w.never != 0 || (r.Status == observe.StatusError) != (w.flags != 0) ||
+				(total-w.total).Abs() > exact || (wait-w.wait).Abs() > exact {
+				tr.errorf("%s: want %v with %v not read, flags %v, status %v: %s", w.what, w.total, w.wait, w.flags.Names(), r.Status, describe(r, r.StartNS))
+			}
+		}
+		if n != 1 {
+			tr.errorf("%s: %d records", w.what, n)
+		}
+	}
+	if unfinished != 1 {
+		tr.errorf("%d streams were reported while they lasted, want 1", unfinished)
+	}
+}

@@ -230,7 +230,7 @@ func (c *clearSide) beginAll(libraries []*library) {
 	c.epoch++
 	_ = c.objects.Epoch.Set(c.epoch)
 	if c.sockets == nil {
-		for _, p := range []*ebpf.Program{c.objects.Http2Closed, c.objects.ClearReceived} {
+		for _, p := range []*ebpf.Program{c.objects.Http2Closed, c.objects.ClearReceived, c.objects.ClearArrived} {
 			if l, err := link.AttachTracing(link.TracingOptions{Program: p}); err == nil {
 				c.sockets = append(c.sockets, l)
 			}

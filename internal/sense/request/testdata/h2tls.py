@@ -11,7 +11,8 @@ of a HEADERS frame's payload,
   delay in ms (2 bytes), then
   "a" answer after it; "n" never; "r" reset the stream after it; "c" close the connection
   after it; "l" begin to answer at once, go on every 20 ms, end after it; "k" answer after
-  it with new keys; "b" answer with 300,000 bytes; "x" 404
+  it with new keys; "b" answer with 300,000 bytes; "x" 404; "s" answer
+  after it, in which nothing else is done
 """
 import ctypes, ctypes.util, heapq, select, socket, struct, sys, time
 
@@ -145,6 +146,9 @@ class Connection:
                 if what == b"l":
                     self.streams[sid][1] = self.send(frame(1, 4, sid, b"\x88"))
                     later(0.02, self.go_on, sid, now() + ms * 1000000)
+                elif what == b"s":
+                    time.sleep(ms / 1000)
+                    self.act(sid)
                 elif what != b"n":
                     later(ms / 1000, self.act, sid)
             elif kind == 3:
