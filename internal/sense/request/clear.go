@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -51,9 +53,8 @@ type clearSide struct {
 	last      int // process that was wanted last
 	waiting   []*clearProcess
 	libraries map[tlslib.ID]*library
-	numbers   [maxLibraries]bool // that are in use
 	finder    tlslib.Finder
-	working   chan []*library // that were found; nil while nobody works
+	working   chan found // nil while nobody works
 	next      time.Time
 	epoch     uint32
 }
@@ -65,6 +66,12 @@ type clearProcess struct {
 	files      []tlslib.ID
 	other      string // what encrypts there, where it cannot be watched
 	overlapped bool   // requests overlap
+}
+
+// found is what came of a look at processes.
+type found struct {
+	libraries []*library
+	files     map[*clearProcess]tlslib.Process
 }
 
 // library is a file with functions of TLS.
@@ -106,9 +113,9 @@ func (r *Recorder) tellClear(now time.Time) {
 	c := &r.clear
 	if c.working != nil {
 		select {
-		case found := <-c.working:
+		case f := <-c.working:
 			c.working = nil
-			r.meetLibraries(found)
+			r.takeOver(f)
 		default:
 		}
 		return
@@ -134,14 +141,13 @@ func (r *Recorder) tellClear(now time.Time) {
 	waiting := c.waiting
 	c.waiting = nil
 	c.last = 0
-	working := make(chan []*library, 1)
+	working := make(chan found, 1)
 	c.working = working
 	go func() {
 		r.endAll(end)
-		found := c.find(waiting)
-		c.beginAll(begin)
-		c.beginAll(found)
-		working <- found
+		f := c.find(waiting)
+		c.beginAll(append(begin, f.libraries...))
+		working <- f
 	}()
 }
 
@@ -160,6 +166,9 @@ func (c *clearSide) judge(now time.Time) (begin, end []*library) {
 		p.overlapped = false
 	}
 	for id, l := range c.libraries {
+		if l.err != nil {
+			continue
+		}
 		news := seen[l.number] != l.seen
 		l.seen = seen[l.number]
 		if news {
@@ -181,45 +190,70 @@ func (c *clearSide) judge(now time.Time) (begin, end []*library) {
 	return begin, end
 }
 
-// meetLibraries tells of those that cannot be watched.
-func (r *Recorder) meetLibraries(found []*library) {
-	for _, l := range found {
+// takeOver takes what was found, and tells what cannot be watched.
+func (r *Recorder) takeOver(f found) {
+	c := &r.clear
+	for is, p := range f.files {
+		is.files, is.other = p.IDs, p.Other
+	}
+	for _, l := range f.libraries {
 		if l.err != nil {
 			r.missing = append(r.missing, fmt.Sprintf("single requests of HTTP/2 under TLS by %s: %v", l.file.Name, l.err))
 		}
+		if c.libraries == nil {
+			c.libraries = map[tlslib.ID]*library{}
+		}
+		c.libraries[l.file.ID] = l
 	}
+}
+
+// opaque says that what a process says under TLS cannot be seen, and by what it encrypts.
+func (c *clearSide) opaque(pid int) (by string, is bool) {
+	p := c.processes[pid]
+	switch {
+	case c.failed != nil:
+		return "", true
+	case p == nil:
+		return "", false
+	}
+	return p.other, p.other != ""
+}
+
+// opaques are the processes that are known to be, and what encrypts there.
+func (c *clearSide) opaques() map[int]string {
+	var all map[int]string
+	for pid, p := range c.processes {
+		if p.other != "" {
+			if all == nil {
+				all = map[int]string{}
+			}
+			all[pid] = p.other
+		}
+	}
+	return all
 }
 
 // find looks for libraries in the files of processes, and watches which protocol their
 // connections agree on.
-func (c *clearSide) find(processes []*clearProcess) (found []*library) {
+func (c *clearSide) find(processes []*clearProcess) found {
+	f := found{files: map[*clearProcess]tlslib.Process{}}
 	for _, is := range processes {
 		p, err := c.finder.Find(context.Background(), is.pid)
 		if err != nil {
 			continue // it is gone, or its files are more than can be read
 		}
-		is.files, is.other = p.IDs, p.Other
+		f.files[is] = p
 		for _, file := range p.Files {
-			l := &library{file: file, since: time.Now()}
-			number := 0
-			for number < maxLibraries && c.numbers[number] {
-				number++
-			}
-			if number == maxLibraries {
-				l.err = fmt.Errorf("more than %d libraries", maxLibraries)
-				file.Close()
-			} else {
-				c.numbers[number], l.number = true, uint64(number)
-				if c.libraries == nil {
-					c.libraries = map[tlslib.ID]*library{}
-				}
-				c.libraries[file.ID] = l
+			l := &library{file: file, number: uint64(len(c.libraries) + len(f.libraries)), since: time.Now()}
+			if l.number < maxLibraries {
 				l.protocol, l.err = c.attach(l, func(k tlslib.Kind) bool { return k == tlslib.Protocol })
+			} else {
+				l.err = fmt.Errorf("more than %d libraries", maxLibraries)
 			}
-			found = append(found, l)
+			f.libraries = append(f.libraries, l)
 		}
 	}
-	return found
+	return f
 }
 
 // beginAll watches all functions of libraries.
@@ -237,7 +271,7 @@ func (c *clearSide) beginAll(libraries []*library) {
 		}
 	}
 	for _, l := range libraries {
-		if l.err == nil {
+		if l.err == nil && l.all == nil {
 			l.all, l.err = c.attach(l, func(k tlslib.Kind) bool { return k != tlslib.Protocol })
 		}
 	}
@@ -358,11 +392,12 @@ func (c *clearSide) attach(l *library, which func(tlslib.Kind) bool) (links []io
 }
 
 func (c *clearSide) close() {
+	libraries := slices.Collect(maps.Values(c.libraries))
 	if c.working != nil {
-		<-c.working
+		libraries = append(libraries, (<-c.working).libraries...)
 		c.working = nil
 	}
-	for _, l := range c.libraries {
+	for _, l := range libraries {
 		closeAll(l.protocol)
 		closeAll(l.all)
 		l.file.Close()

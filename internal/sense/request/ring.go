@@ -115,7 +115,7 @@ func (r *Recorder) drain(cpu int, each func(*observe.Request)) int {
 		switch rec.kind {
 		case kindRequest:
 			r.decode(rec)
-			if rec.proto != protoSealed || r.sealed.waited(&r.request) {
+			if rec.proto != protoSealed || r.waited(&r.request) {
 				each(&r.request)
 			}
 			n++
