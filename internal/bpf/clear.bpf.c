@@ -51,6 +51,8 @@ enum function {
 	FREE,
 };
 
+__u64 hits; /* of probes at the beginning of functions */
+
 /* How often reads of a socket and clear bytes have to agree. */
 #define AGREE 3
 
@@ -109,6 +111,7 @@ int clear_enter(void *ctx)
 	__u8 function = cookie;
 	struct call *t;
 
+	__sync_fetch_and_add(&hits, 1);
 	if (function == FREE) {
 		struct owner o = { register_at(ctx, reg_args[0]), bpf_get_current_pid_tgid() >> 32 };
 
@@ -300,9 +303,9 @@ int BPF_PROG(clear_received, struct sock *sk)
 		if (!m) /* http2.bpf.c has it */
 			return 0;
 		if (!released(sk, c, m))
-			note_reading(m, tp, t && t->function && t->direct);
+			note_reading(m, tp, t && t->function && t->epoch == epoch && t->direct);
 	}
-	if (t && (t->function == READ || t->function == READ_EX)) {
+	if (t && t->epoch == epoch && (t->function == READ || t->function == READ_EX)) {
 		t->direct = 1;
 		o = t->owner;
 		s = bpf_map_lookup_elem(&sessions, &o);

@@ -38,8 +38,10 @@ const (
 	ClearProgHttp2Flush      = "http2_flush"
 	ClearProgHttp2FlushFiles = "http2_flush_files"
 	ClearVarAgain            = "again"
+	ClearVarClearShare       = "clear_share"
 	ClearVarContradictions   = "contradictions"
 	ClearVarCpus             = "cpus"
+	ClearVarEnding           = "ending"
 	ClearVarEpoch            = "epoch"
 	ClearVarFollowMask       = "follow_mask"
 	ClearVarFollowReach      = "follow_reach"
@@ -48,6 +50,7 @@ const (
 	ClearVarFollowShift      = "follow_shift"
 	ClearVarFollowSlice      = "follow_slice"
 	ClearVarGiveBack         = "give_back"
+	ClearVarHits             = "hits"
 	ClearVarHttp2By          = "http2_by"
 	ClearVarLostConns        = "lost_conns"
 	ClearVarLostEndpoints    = "lost_endpoints"
@@ -149,8 +152,10 @@ type ClearMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type ClearVariableSpecs struct {
 	Again          *ebpf.VariableSpec `ebpf:"again"`
+	ClearShare     *ebpf.VariableSpec `ebpf:"clear_share"`
 	Contradictions *ebpf.VariableSpec `ebpf:"contradictions"`
 	Cpus           *ebpf.VariableSpec `ebpf:"cpus"`
+	Ending         *ebpf.VariableSpec `ebpf:"ending"`
 	Epoch          *ebpf.VariableSpec `ebpf:"epoch"`
 	FollowMask     *ebpf.VariableSpec `ebpf:"follow_mask"`
 	FollowReach    *ebpf.VariableSpec `ebpf:"follow_reach"`
@@ -159,6 +164,7 @@ type ClearVariableSpecs struct {
 	FollowShift    *ebpf.VariableSpec `ebpf:"follow_shift"`
 	FollowSlice    *ebpf.VariableSpec `ebpf:"follow_slice"`
 	GiveBack       *ebpf.VariableSpec `ebpf:"give_back"`
+	Hits           *ebpf.VariableSpec `ebpf:"hits"`
 	Http2By        *ebpf.VariableSpec `ebpf:"http2_by"`
 	LostConns      *ebpf.VariableSpec `ebpf:"lost_conns"`
 	LostEndpoints  *ebpf.VariableSpec `ebpf:"lost_endpoints"`
@@ -244,8 +250,10 @@ func (m *ClearMaps) Close() error {
 // It can be passed to LoadClearObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ClearVariables struct {
 	Again          *ebpf.Variable `ebpf:"again"`
+	ClearShare     *ebpf.Variable `ebpf:"clear_share"`
 	Contradictions *ebpf.Variable `ebpf:"contradictions"`
 	Cpus           *ebpf.Variable `ebpf:"cpus"`
+	Ending         *ebpf.Variable `ebpf:"ending"`
 	Epoch          *ebpf.Variable `ebpf:"epoch"`
 	FollowMask     *ebpf.Variable `ebpf:"follow_mask"`
 	FollowReach    *ebpf.Variable `ebpf:"follow_reach"`
@@ -254,6 +262,7 @@ type ClearVariables struct {
 	FollowShift    *ebpf.Variable `ebpf:"follow_shift"`
 	FollowSlice    *ebpf.Variable `ebpf:"follow_slice"`
 	GiveBack       *ebpf.Variable `ebpf:"give_back"`
+	Hits           *ebpf.Variable `ebpf:"hits"`
 	Http2By        *ebpf.Variable `ebpf:"http2_by"`
 	LostConns      *ebpf.Variable `ebpf:"lost_conns"`
 	LostEndpoints  *ebpf.Variable `ebpf:"lost_endpoints"`

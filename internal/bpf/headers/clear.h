@@ -47,8 +47,15 @@ struct {
 
 __u64 contradictions; /* owners whose socket turned out to be another one: forgotten */
 
-/* It changes when functions begin to be watched: what passed in between nobody saw. */
+/* It changes when functions begin to be watched, and are watched no more: calls that are
+ * under way are seen by half, and what passes meanwhile nobody sees. */
 __u32 epoch;
+
+/* Functions are watched a part of the time only where that costs much: what begins in it
+ * stands for 2^clear_share. At its end nothing begins any more, but what is under way may
+ * end. */
+__u8 clear_share;
+__u8 ending;
 
 /* Files with functions that are watched, and what of HTTP/2 each has seen. */
 #define LIBRARIES 64
@@ -136,6 +143,10 @@ static __noinline int saw_clear(struct owner *o, struct clear *b)
 		at.read = b->when;
 	}
 	at.share = share_of_hash(at.m->hash);
+	if (ending)
+		at.share = UNCOUNTED;
+	else if (at.share != UNCOUNTED)
+		at.share += clear_share;
 	if (at.share == UNCOUNTED && !at.m->open)
 		return 0; /* where the frames are is found out anew */
 	at.m->tid = bpf_get_current_pid_tgid();

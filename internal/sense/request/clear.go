@@ -20,7 +20,7 @@ import (
 
 const (
 	// clearEvery is how often it is looked at which functions to watch.
-	clearEvery = 250 * time.Millisecond
+	clearEvery = 50 * time.Millisecond
 	// clearFirst is how long all functions of a library are watched where nothing is known
 	// of the connections that its processes have: what speaks HTTP/2 says something meanwhile.
 	clearFirst = 3 * time.Second
@@ -57,6 +57,7 @@ type clearSide struct {
 	working   chan found // nil while nobody works
 	next      time.Time
 	epoch     uint32
+	duty      duty
 }
 
 // clearProcess is a process with connections under TLS.
@@ -78,8 +79,9 @@ type found struct {
 type library struct {
 	file     *tlslib.File
 	number   uint64
+	watched  bool        // as a whole
 	protocol []io.Closer // watches which protocol is agreed
-	all      []io.Closer // watches the other functions
+	all      []io.Closer // watches the other functions; none between bursts
 	seen     uint64      // of HTTP/2, see http2_by
 	since    time.Time   // all are watched, or are no more
 	used     time.Time   // HTTP/2 was seen last
@@ -128,7 +130,12 @@ func (r *Recorder) tellClear(now time.Time) {
 	if c.loaded {
 		begin, end = c.judge(now)
 	}
-	if len(c.waiting)+len(begin)+len(end) == 0 {
+	step := dutyStays
+	if c.loaded {
+		step = c.duty.look(now, r.probeCost)
+		c.duty.tell(&c.objects)
+	}
+	if len(c.waiting)+len(begin)+len(end) == 0 && step == dutyStays {
 		return
 	}
 	if !c.loaded {
@@ -147,6 +154,12 @@ func (r *Recorder) tellClear(now time.Time) {
 		r.endAll(end)
 		f := c.find(waiting)
 		c.beginAll(append(begin, f.libraries...))
+		switch step {
+		case dutyRests:
+			c.rest()
+		case dutyBegins:
+			c.beginAll(nil)
+		}
 		working <- f
 	}()
 }
@@ -179,10 +192,10 @@ func (c *clearSide) judge(now time.Time) (begin, end []*library) {
 			silent = clearIdle
 		}
 		switch {
-		case l.all == nil && (news || overlapped[id] && now.Sub(l.since) > clearAgain):
+		case !l.watched && (news || overlapped[id] && now.Sub(l.since) > clearAgain):
 			l.since = now
 			begin = append(begin, l)
-		case l.all != nil && now.Sub(l.since) > silent && now.Sub(l.used) > silent:
+		case l.watched && now.Sub(l.since) > silent && now.Sub(l.used) > silent:
 			l.since = now
 			end = append(end, l)
 		}
@@ -256,13 +269,21 @@ func (c *clearSide) find(processes []*clearProcess) found {
 	return f
 }
 
-// beginAll watches all functions of libraries.
+// beginAll watches all functions of libraries, and of those that are watched already.
 func (c *clearSide) beginAll(libraries []*library) {
-	if len(libraries) == 0 {
+	for _, l := range libraries {
+		l.watched = l.err == nil
+	}
+	if c.duty.resting() {
 		return
 	}
-	c.epoch++
-	_ = c.objects.Epoch.Set(c.epoch)
+	attach := slices.DeleteFunc(append(slices.Collect(maps.Values(c.libraries)), libraries...), func(l *library) bool {
+		return !l.watched || l.all != nil
+	})
+	if len(attach) == 0 {
+		return
+	}
+	c.newEpoch()
 	if c.sockets == nil {
 		for _, p := range []*ebpf.Program{c.objects.Http2Closed, c.objects.ClearReceived, c.objects.ClearArrived} {
 			if l, err := link.AttachTracing(link.TracingOptions{Program: p}); err == nil {
@@ -270,11 +291,27 @@ func (c *clearSide) beginAll(libraries []*library) {
 			}
 		}
 	}
-	for _, l := range libraries {
-		if l.err == nil && l.all == nil {
+	for _, l := range attach {
+		if l.all == nil {
 			l.all, l.err = c.attach(l, func(k tlslib.Kind) bool { return k != tlslib.Protocol })
 		}
 	}
+	c.duty.begun(&c.objects)
+}
+
+// rest ends a burst: connections stay those whose streams are told apart.
+func (c *clearSide) rest() {
+	for _, l := range c.libraries {
+		closeAll(l.all)
+		l.all = nil
+	}
+	c.newEpoch()
+}
+
+// newEpoch says that some functions were not watched, or are no more.
+func (c *clearSide) newEpoch() {
+	c.epoch++
+	_ = c.objects.Epoch.Set(c.epoch) // mapped memory: it cannot fail
 }
 
 // endAll watches them no more: all connections that are told apart are the recorder's again,
@@ -286,15 +323,16 @@ func (r *Recorder) endAll(libraries []*library) {
 	c := &r.clear
 	for _, l := range libraries {
 		closeAll(l.all)
-		l.all = nil
+		l.all, l.watched = nil, false
 	}
+	c.newEpoch()
 	if c.objects.GiveBack.Set(uint8(1)) == nil {
 		// What is not given back has no requests until it is closed.
 		_ = r.look(c.objects.Http2Flush, c.objects.PlaceOf)
 		_ = c.objects.GiveBack.Set(uint8(0))
 	}
 	for _, l := range c.libraries {
-		if l.all != nil {
+		if l.watched {
 			return
 		}
 	}
@@ -343,6 +381,7 @@ func (r *Recorder) loadClear() error {
 		return err
 	}
 	c.loaded = true
+	c.duty.price = r.measureProbe()
 	r.doLess()
 	return nil
 }
