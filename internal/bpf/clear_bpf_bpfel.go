@@ -70,6 +70,7 @@ const (
 	ClearVarSlowNs           = "slow_ns"
 	ClearVarSomePorts        = "some_ports"
 	ClearVarToldApart        = "told_apart"
+	ClearVarUnderWay         = "under_way"
 	ClearVarUnfinishedNs     = "unfinished_ns"
 	ClearVarWantPorts        = "want_ports"
 	ClearVarWithClosed       = "with_closed"
@@ -184,6 +185,7 @@ type ClearVariableSpecs struct {
 	SlowNs         *ebpf.VariableSpec `ebpf:"slow_ns"`
 	SomePorts      *ebpf.VariableSpec `ebpf:"some_ports"`
 	ToldApart      *ebpf.VariableSpec `ebpf:"told_apart"`
+	UnderWay       *ebpf.VariableSpec `ebpf:"under_way"`
 	UnfinishedNs   *ebpf.VariableSpec `ebpf:"unfinished_ns"`
 	WantPorts      *ebpf.VariableSpec `ebpf:"want_ports"`
 	WithClosed     *ebpf.VariableSpec `ebpf:"with_closed"`
@@ -282,6 +284,7 @@ type ClearVariables struct {
 	SlowNs         *ebpf.Variable `ebpf:"slow_ns"`
 	SomePorts      *ebpf.Variable `ebpf:"some_ports"`
 	ToldApart      *ebpf.Variable `ebpf:"told_apart"`
+	UnderWay       *ebpf.Variable `ebpf:"under_way"`
 	UnfinishedNs   *ebpf.Variable `ebpf:"unfinished_ns"`
 	WantPorts      *ebpf.Variable `ebpf:"want_ports"`
 	WithClosed     *ebpf.Variable `ebpf:"with_closed"`

@@ -56,6 +56,7 @@ const (
 	HTTP2VarSlowNs           = "slow_ns"
 	HTTP2VarSomePorts        = "some_ports"
 	HTTP2VarToldApart        = "told_apart"
+	HTTP2VarUnderWay         = "under_way"
 	HTTP2VarUnfinishedNs     = "unfinished_ns"
 	HTTP2VarWantPorts        = "want_ports"
 	HTTP2VarWithClosed       = "with_closed"
@@ -156,6 +157,7 @@ type HTTP2VariableSpecs struct {
 	SlowNs        *ebpf.VariableSpec `ebpf:"slow_ns"`
 	SomePorts     *ebpf.VariableSpec `ebpf:"some_ports"`
 	ToldApart     *ebpf.VariableSpec `ebpf:"told_apart"`
+	UnderWay      *ebpf.VariableSpec `ebpf:"under_way"`
 	UnfinishedNs  *ebpf.VariableSpec `ebpf:"unfinished_ns"`
 	WantPorts     *ebpf.VariableSpec `ebpf:"want_ports"`
 	WithClosed    *ebpf.VariableSpec `ebpf:"with_closed"`
@@ -238,6 +240,7 @@ type HTTP2Variables struct {
 	SlowNs        *ebpf.Variable `ebpf:"slow_ns"`
 	SomePorts     *ebpf.Variable `ebpf:"some_ports"`
 	ToldApart     *ebpf.Variable `ebpf:"told_apart"`
+	UnderWay      *ebpf.Variable `ebpf:"under_way"`
 	UnfinishedNs  *ebpf.Variable `ebpf:"unfinished_ns"`
 	WantPorts     *ebpf.Variable `ebpf:"want_ports"`
 	WithClosed    *ebpf.Variable `ebpf:"with_closed"`

@@ -130,7 +130,7 @@ static __noinline int saw_clear(struct owner *o, struct clear *b)
 		at.m->epoch = epoch;
 		at.m->asking.known = at.m->answering.known = 0;
 		bpf_loop(STREAMS, drop_stream, &at, 0);
-		at.m->open = 0;
+		free_all(at.m);
 	}
 	passed = b->in ? s->in : s->out;
 	if (b->in)
@@ -198,6 +198,7 @@ static __always_inline int released(struct sock *sk, struct conn *c, struct mult
 		return 0;
 	c->proto = PROTO_SEALED;
 	c->share = UNCOUNTED; /* what is under way now */
+	free_all(m);
 	m->taken = 0;
 	bpf_sk_storage_delete(&place_of, sk);
 	return 1;

@@ -102,6 +102,7 @@ static __always_inline struct multiplexed *take_place(__u32 *place)
 	return 0;
 }
 
+__s64 under_way; /* streams */
 __u64 told_apart; /* connections whose streams are distinguished */
 
 /* Begins to tell the streams of a connection apart. */
@@ -283,6 +284,13 @@ static __always_inline void free_stream(struct multiplexed *m, struct stream *s)
 {
 	s->id = 0;
 	__sync_fetch_and_add(&m->open, -1);
+	__sync_fetch_and_add(&under_way, -1);
+}
+
+static __always_inline void free_all(struct multiplexed *m)
+{
+	__sync_fetch_and_add(&under_way, -(__s64)m->open);
+	m->open = 0;
 }
 
 #endif

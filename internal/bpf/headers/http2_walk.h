@@ -69,6 +69,7 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 			s->first = at->now;
 			s->share = at->share;
 			__sync_fetch_and_add(&at->m->open, 1);
+			__sync_fetch_and_add(&under_way, 1);
 		}
 		if (type == RST_STREAM) { /* the caller wants it no more */
 			end_stream(at->m, s, RESET | (s->answer ? TRUNCATED : UNANSWERED), at->now);

@@ -20,7 +20,7 @@ import (
 
 const (
 	// clearEvery is how often it is looked at which functions to watch.
-	clearEvery = 50 * time.Millisecond
+	clearEvery = 25 * time.Millisecond
 	// clearFirst is how long all functions of a library are watched where nothing is known
 	// of the connections that its processes have: what speaks HTTP/2 says something meanwhile.
 	clearFirst = 3 * time.Second
@@ -132,7 +132,9 @@ func (r *Recorder) tellClear(now time.Time) {
 	}
 	step := dutyStays
 	if c.loaded {
-		step = c.duty.look(now, r.probeCost)
+		var open int64
+		_ = c.objects.UnderWay.Get(&open)
+		step = c.duty.look(now, open, r.probeCost)
 		c.duty.tell(&c.objects)
 	}
 	if len(c.waiting)+len(begin)+len(end) == 0 && step == dutyStays {

@@ -42,17 +42,18 @@ const (
 
 const (
 	dutyLook   = time.Second            // what it costs is looked at so often, while all is watched
-	dutyBurst  = 250 * time.Millisecond // in which requests begin
-	dutyEnd    = 500 * time.Millisecond // in which they may end
-	mostDuty   = 6                      // a round takes 16 s at the most
+	dutyBurst  = 125 * time.Millisecond // in which requests begin
+	dutyEnd    = 500 * time.Millisecond // in which they may end, as long as one is under way
+	mostDuty   = 7                      // a round takes 16 s at the most
 	probesPart = 0.5                    // of the budget
 )
 
 func (d *duty) resting() bool { return d.state == dutyResting }
 
 // look goes on to the next state. cost is the share of their part of the budget that the
-// probes took since an earlier number of hits, and the number by now.
-func (d *duty) look(now time.Time, cost func(hits uint64, over time.Duration) (float64, uint64)) dutyStep {
+// probes took since an earlier number of hits, and the number by now; open is how many
+// requests are under way.
+func (d *duty) look(now time.Time, open int64, cost func(hits uint64, over time.Duration) (float64, uint64)) dutyStep {
 	lasted := now.Sub(d.since)
 	switch d.state {
 	case dutyOn:
@@ -69,7 +70,7 @@ func (d *duty) look(now time.Time, cost func(hits uint64, over time.Duration) (f
 			d.state = dutyEnding
 		}
 	case dutyEnding:
-		if lasted < dutyEnd {
+		if open > 0 && lasted < dutyEnd {
 			return dutyStays
 		}
 		on := now.Sub(d.burst)

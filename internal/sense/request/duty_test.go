@@ -15,10 +15,10 @@ func TestDuty(t *testing.T) {
 		var on, begin, all time.Duration // watched; requests begin; in all
 		weighed := 0.0                   // time for which what begins stands
 		attached := true
-		const step = 50 * time.Millisecond
-		for range 20 * 60 * 4 {
+		const step = 25 * time.Millisecond
+		for range 40 * 60 * 4 {
 			now = now.Add(step)
-			switch d.look(now, func(uint64, time.Duration) (float64, uint64) { return over, 0 }) {
+			switch d.look(now, 1, func(uint64, time.Duration) (float64, uint64) { return over, 0 }) {
 			case dutyRests:
 				attached = false
 			case dutyBegins:
