@@ -166,6 +166,12 @@ func (r *Recorder) tellClear(now time.Time) {
 	}()
 }
 
+// TellClear loads the programs, to see whether they can be.
+func (r *Recorder) TellClear() error {
+	r.clear.failed = r.loadClear()
+	return r.clear.failed
+}
+
 // judge says which libraries to watch as a whole from now on, and which no more.
 func (c *clearSide) judge(now time.Time) (begin, end []*library) {
 	var seen [maxLibraries]uint64
