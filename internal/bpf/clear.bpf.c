@@ -151,7 +151,8 @@ static __always_inline void see_protocol(struct call *t)
 	bpf_map_update_elem(&sessions, &t->owner, &new, BPF_NOEXIST);
 }
 
-SEC("uretprobe")
+/* At the instructions by which functions are left: see package exits. */
+SEC("uprobe")
 int clear_leave(void *ctx)
 {
 	struct call *t = call_of(0);
@@ -163,6 +164,8 @@ int clear_leave(void *ctx)
 	if (!t || !t->function)
 		return 0;
 	function = t->function;
+	if (function != (__u8)bpf_get_attach_cookie(ctx))
+		return 0;
 	t->function = 0;
 	if (t->epoch != epoch)
 		return 0; /* of another call: this one was not seen to begin */

@@ -394,7 +394,7 @@ func (r *Recorder) loadClear() error {
 	return nil
 }
 
-// attach watches functions of a library: first where they return, so that no call that is
+// attach watches functions of a library: first where they are left, so that no call that is
 // seen to begin is not seen to end.
 func (c *clearSide) attach(l *library, which func(tlslib.Kind) bool) (links []io.Closer, err error) {
 	ex, err := link.OpenExecutable(l.file.Path())
@@ -407,20 +407,23 @@ func (c *clearSide) attach(l *library, which func(tlslib.Kind) bool) (links []io
 			links = nil
 		}
 	}()
-	for _, leave := range []bool{true, false} {
-		program, many, one := c.objects.ClearEnter, ex.UprobeMulti, ex.Uprobe
-		if leave {
-			program, many, one = c.objects.ClearLeave, ex.UretprobeMulti, ex.Uretprobe
-		}
+	for _, program := range []*ebpf.Program{c.objects.ClearLeave, c.objects.ClearEnter} {
 		var at link.UprobeMultiOptions
 		for _, s := range l.file.Sites {
-			if which(s.Kind) && (!leave || s.Kind.Returns()) {
-				at.Addresses = append(at.Addresses, s.Offset)
+			if !which(s.Kind) {
+				continue
+			}
+			places := []uint64{s.Entry}
+			if program == c.objects.ClearLeave {
+				places = s.Exits
+			}
+			for _, place := range places {
+				at.Addresses = append(at.Addresses, place)
 				at.Cookies = append(at.Cookies, uint64(s.Kind)|l.number<<8)
 			}
 		}
 		if c.multi && len(at.Addresses) > 0 {
-			l, err := many(nil, program, &at)
+			l, err := ex.UprobeMulti(nil, program, &at)
 			if err != nil {
 				return links, err
 			}
@@ -428,7 +431,7 @@ func (c *clearSide) attach(l *library, which func(tlslib.Kind) bool) (links []io
 			continue
 		}
 		for i, address := range at.Addresses {
-			l, err := one("", program, &link.UprobeOptions{Address: address, Cookie: at.Cookies[i]})
+			l, err := ex.Uprobe("", program, &link.UprobeOptions{Address: address, Cookie: at.Cookies[i]})
 			if err != nil {
 				return links, err
 			}

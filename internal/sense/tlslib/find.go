@@ -13,6 +13,7 @@ import (
 
 	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/sense/elffile"
+	"github.com/slowray/slowray/internal/sense/exits"
 	"github.com/slowray/slowray/internal/sense/procmem"
 )
 
@@ -29,18 +30,17 @@ const (
 	Free
 )
 
-// Returns says whether the end of a call is of interest, too.
-func (k Kind) Returns() bool { return k != Free }
-
 var openSSL = map[string]Kind{
 	"SSL_read": Read, "SSL_read_ex": ReadEx, "SSL_write": Write, "SSL_write_ex": WriteEx,
 	"SSL_get0_alpn_selected": Protocol, "SSL_free": Free,
 }
 
-// Site is the entry of a function.
+// Site is a function: where in the file it begins, and where it ends (none for Free, whose
+// end tells nothing).
 type Site struct {
-	Kind   Kind
-	Offset uint64 // in the file
+	Kind  Kind
+	Entry uint64
+	Exits []uint64
 }
 
 // ID tells files apart, whatever their names.
@@ -199,14 +199,44 @@ func openSSLSites(image *elffile.File) (sites []Site, rustls bool) {
 			if !ok {
 				return true
 			}
-			if p := image.Executable(s.Value); p != nil {
-				sites = append(sites, Site{kind, s.Value - p.Vaddr + p.Off})
+			if site, ok := siteOf(image, kind, s); ok {
+				sites = append(sites, site)
 			}
 			return true
 		})
 	}
 	slices.SortFunc(sites, func(a, b Site) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Offset, b.Offset))
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Entry, b.Entry))
 	})
-	return slices.Compact(sites), rustls
+	return slices.CompactFunc(sites, func(a, b Site) bool { return a.Kind == b.Kind && a.Entry == b.Entry }), rustls
+}
+
+// maxCode bounds the code of one of these functions, bytes: they have some hundreds.
+const maxCode = 64 << 10
+
+// siteOf finds where a function is left. One that ends in another one is none: what it
+// returns is not known where it is left.
+func siteOf(image *elffile.File, kind Kind, s *elffile.Symbol) (Site, bool) {
+	p := image.Executable(s.Value)
+	if p == nil {
+		return Site{}, false
+	}
+	at := s.Value - p.Vaddr + p.Off
+	if kind == Free {
+		return Site{Kind: kind, Entry: at}, true
+	}
+	code := image.Loaded(s.Value, min(s.Size, maxCode))
+	tail := false
+	out, ok := exits.Find(image.Machine, code, func(offset int64) bool {
+		out := offset < 0 || uint64(offset) >= s.Size
+		tail = tail || out
+		return out
+	})
+	if !ok || tail || len(out) == 0 || uint64(len(code)) != s.Size {
+		return Site{}, false
+	}
+	for i := range out {
+		out[i] += at
+	}
+	return Site{kind, at, out}, true
 }
