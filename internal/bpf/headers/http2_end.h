@@ -85,7 +85,7 @@ static __always_inline int flush_streams(struct seq_file *seq, struct sock *sk)
 		__u32 *place = bpf_sk_storage_get(&place_of, sk, 0, 0);
 
 		if (c && place) {
-			c->proto = PROTO_NEW;
+			c->proto = PROTO_SEALED;
 			c->share = UNCOUNTED; /* what is under way now */
 			free_all(all.m);
 			all.m->taken = 0;

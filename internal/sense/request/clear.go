@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// clearEvery is how often it is looked at which functions to watch.
-	clearEvery = 25 * time.Millisecond
+	// clearEvery is how often it is looked at which functions to watch, dutyEvery whether
+	// they are watched now.
+	clearEvery, dutyEvery = 250 * time.Millisecond, 25 * time.Millisecond
 	// clearFirst is how long all functions of a library are watched where nothing is known
 	// of the connections that its processes have: what speaks HTTP/2 says something meanwhile.
 	clearFirst = 3 * time.Second
@@ -53,6 +54,7 @@ type clearSide struct {
 	finder    tlslib.Finder
 	working   chan found // nil while nobody works
 	next      time.Time
+	judged    time.Time
 	epoch     uint32
 	duty      duty
 }
@@ -63,7 +65,8 @@ type clearProcess struct {
 	looked     time.Time
 	files      []tlslib.ID
 	other      string // what encrypts there, where it cannot be watched
-	overlapped bool   // requests overlap
+	sealed     bool   // it has requests under TLS that are not told apart
+	overlapped bool   // they overlap
 }
 
 // found is what came of a look at processes.
@@ -99,7 +102,7 @@ func (c *clearSide) want(pid int, overlapped bool) {
 		p = &clearProcess{pid: pid}
 		c.processes[pid] = p
 	}
-	p.overlapped = p.overlapped || overlapped
+	p.sealed, p.overlapped = true, p.overlapped || overlapped
 	if len(c.waiting) < maxLooks && (p.looked.IsZero() || overlapped && time.Since(p.looked) > clearAgain) {
 		p.looked = time.Now()
 		c.waiting = append(c.waiting, p)
@@ -122,10 +125,14 @@ func (r *Recorder) tellClear(now time.Time) {
 	if c.failed != nil || now.Before(c.next) {
 		return
 	}
-	c.next = now.Add(clearEvery)
+	c.next = now.Add(dutyEvery)
 	var begin, end []*library
-	if c.loaded {
-		begin, end = c.judge(now)
+	if c.loaded && now.Sub(c.judged) >= clearEvery {
+		c.judged = now
+		var seen [maxLibraries]uint64
+		// A variable that cannot be read says nothing new: it was there when it was loaded.
+		_ = c.objects.Http2By.Get(&seen)
+		begin, end = c.judge(now, &seen)
 	}
 	step := dutyStays
 	if c.loaded {
@@ -146,7 +153,6 @@ func (r *Recorder) tellClear(now time.Time) {
 	}
 	waiting := c.waiting
 	c.waiting = nil
-	c.last = 0
 	working := make(chan found, 1)
 	c.working = working
 	go func() {
@@ -169,20 +175,18 @@ func (r *Recorder) TellClear() error {
 	return r.clear.failed
 }
 
-// judge says which libraries to watch as a whole from now on, and which no more.
-func (c *clearSide) judge(now time.Time) (begin, end []*library) {
-	var seen [maxLibraries]uint64
-	// A variable that cannot be read says nothing.
-	if c.objects.Http2By.Get(&seen) != nil {
-		return nil, nil
-	}
-	overlapped := map[tlslib.ID]bool{}
+// judge says which libraries to watch as a whole from now on, and which no more; seen is what
+// of HTTP/2 each has seen.
+func (c *clearSide) judge(now time.Time, seen *[maxLibraries]uint64) (begin, end []*library) {
+	sealed, overlapped := map[tlslib.ID]bool{}, map[tlslib.ID]bool{}
 	for _, p := range c.processes {
 		for _, id := range p.files {
+			sealed[id] = sealed[id] || p.sealed
 			overlapped[id] = overlapped[id] || p.overlapped
 		}
-		p.overlapped = false
+		p.sealed, p.overlapped = false, false
 	}
+	c.last = 0
 	for id, l := range c.libraries {
 		if l.err != nil {
 			continue
@@ -192,16 +196,20 @@ func (c *clearSide) judge(now time.Time) (begin, end []*library) {
 		if news {
 			l.used = now
 		}
-		silent := clearFirst
-		if l.used.After(l.since) {
+		speaks, silent := !l.used.Before(l.since), clearFirst
+		if speaks {
 			silent = clearIdle
 		}
 		switch {
-		case !l.watched && (news || overlapped[id] && now.Sub(l.since) > clearAgain):
+		// Connections of HTTP/2 that were silent for long may go on.
+		case !l.watched && (news || sealed[id] && !l.used.IsZero() || overlapped[id] && now.Sub(l.since) > clearAgain):
 			l.since = now
 			begin = append(begin, l)
 		case l.watched && now.Sub(l.since) > silent && now.Sub(l.used) > silent:
 			l.since = now
+			if !speaks {
+				l.used = time.Time{}
+			}
 			end = append(end, l)
 		}
 	}
