@@ -273,7 +273,7 @@ int BPF_PROG(clear_arrived, struct sock *sk, struct sk_buff *skb)
 	return 0;
 }
 
-/* The process has read of a socket whose streams are told apart; more says that it did so
+/* The process has read of a socket whose streams are distinguished; more says that it did so
  * before, in the same call. */
 static __always_inline void note_reading(struct multiplexed *m, struct tcp_sock *tp, int more)
 {

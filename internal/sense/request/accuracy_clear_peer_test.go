@@ -156,7 +156,7 @@ func (c *streams) read() {
 	}
 }
 
-// warm has requests overlap until streams are told apart.
+// warm has requests overlap until streams are distinguished.
 func (s *tlsServer) warm() {
 	s.t.Helper()
 	c := s.dial()

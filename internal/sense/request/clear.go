@@ -312,7 +312,7 @@ func (c *clearSide) beginAll(libraries []*library) {
 	c.duty.begun(&c.objects)
 }
 
-// rest ends a burst: connections stay those whose streams are told apart.
+// rest ends a burst: connections stay those whose streams are distinguished.
 func (c *clearSide) rest() {
 	for _, l := range c.libraries {
 		closeAll(l.all)
@@ -327,7 +327,7 @@ func (c *clearSide) newEpoch() {
 	_ = c.objects.Epoch.Set(c.epoch) // mapped memory: it cannot fail
 }
 
-// endAll watches them no more: all connections that are told apart are the recorder's again,
+// endAll watches them no more: all connections that are distinguished are the recorder's again,
 // until those of other libraries are met anew.
 func (r *Recorder) endAll(libraries []*library) {
 	if len(libraries) == 0 {
