@@ -39,6 +39,7 @@ const (
 	HTTP2VarFollowShare      = "follow_share"
 	HTTP2VarFollowShift      = "follow_shift"
 	HTTP2VarFollowSlice      = "follow_slice"
+	HTTP2VarGiveBack         = "give_back"
 	HTTP2VarLostBlocks       = "lost_blocks"
 	HTTP2VarLostConns        = "lost_conns"
 	HTTP2VarLostEndpoints    = "lost_endpoints"
@@ -57,6 +58,7 @@ const (
 	HTTP2VarSlowNs           = "slow_ns"
 	HTTP2VarSomePorts        = "some_ports"
 	HTTP2VarToldApart        = "told_apart"
+	HTTP2VarUnderWay         = "under_way"
 	HTTP2VarUnfinishedNs     = "unfinished_ns"
 	HTTP2VarUntaken          = "untaken"
 	HTTP2VarWantPorts        = "want_ports"
@@ -141,6 +143,7 @@ type HTTP2VariableSpecs struct {
 	FollowShare   *ebpf.VariableSpec `ebpf:"follow_share"`
 	FollowShift   *ebpf.VariableSpec `ebpf:"follow_shift"`
 	FollowSlice   *ebpf.VariableSpec `ebpf:"follow_slice"`
+	GiveBack      *ebpf.VariableSpec `ebpf:"give_back"`
 	LostBlocks    *ebpf.VariableSpec `ebpf:"lost_blocks"`
 	LostConns     *ebpf.VariableSpec `ebpf:"lost_conns"`
 	LostEndpoints *ebpf.VariableSpec `ebpf:"lost_endpoints"`
@@ -159,6 +162,7 @@ type HTTP2VariableSpecs struct {
 	SlowNs        *ebpf.VariableSpec `ebpf:"slow_ns"`
 	SomePorts     *ebpf.VariableSpec `ebpf:"some_ports"`
 	ToldApart     *ebpf.VariableSpec `ebpf:"told_apart"`
+	UnderWay      *ebpf.VariableSpec `ebpf:"under_way"`
 	UnfinishedNs  *ebpf.VariableSpec `ebpf:"unfinished_ns"`
 	Untaken       *ebpf.VariableSpec `ebpf:"untaken"`
 	WantPorts     *ebpf.VariableSpec `ebpf:"want_ports"`
@@ -225,6 +229,7 @@ type HTTP2Variables struct {
 	FollowShare   *ebpf.Variable `ebpf:"follow_share"`
 	FollowShift   *ebpf.Variable `ebpf:"follow_shift"`
 	FollowSlice   *ebpf.Variable `ebpf:"follow_slice"`
+	GiveBack      *ebpf.Variable `ebpf:"give_back"`
 	LostBlocks    *ebpf.Variable `ebpf:"lost_blocks"`
 	LostConns     *ebpf.Variable `ebpf:"lost_conns"`
 	LostEndpoints *ebpf.Variable `ebpf:"lost_endpoints"`
@@ -243,6 +248,7 @@ type HTTP2Variables struct {
 	SlowNs        *ebpf.Variable `ebpf:"slow_ns"`
 	SomePorts     *ebpf.Variable `ebpf:"some_ports"`
 	ToldApart     *ebpf.Variable `ebpf:"told_apart"`
+	UnderWay      *ebpf.Variable `ebpf:"under_way"`
 	UnfinishedNs  *ebpf.Variable `ebpf:"unfinished_ns"`
 	Untaken       *ebpf.Variable `ebpf:"untaken"`
 	WantPorts     *ebpf.Variable `ebpf:"want_ports"`

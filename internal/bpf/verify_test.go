@@ -26,7 +26,7 @@ func TestVerifier(t *testing.T) {
 	loaded := 0
 	stats := ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}}
 	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){
-		"callerror": LoadCallError, "connect": LoadConnect, "dns": LoadDNS, "drop": LoadDrop, "flow": LoadFlow, "function": LoadFunction,
+		"callerror": LoadCallError, "clear": LoadClear, "connect": LoadConnect, "dns": LoadDNS, "drop": LoadDrop, "flow": LoadFlow, "function": LoadFunction,
 		"http2": LoadHTTP2, "profile": LoadProfile, "request": LoadRequest, "socket": LoadSocket, "stacks": LoadStacks,
 	} {
 		spec, err := load()

@@ -30,9 +30,13 @@ func overlapping(o *observe.Observation) []Excluded {
 			more++
 			continue
 		}
+		what := "pipelined, or HTTP/2 under TLS"
+		if e.TLSLibrary != "" {
+			what = "HTTP/2 under " + e.TLSLibrary + ", which cannot be watched"
+		}
 		told = append(told, Excluded{string(observe.KindRequests), fmt.Sprintf(
-			"single requests of %s, %s by %s: %.0f %% run side by side on a connection (pipelined, or HTTP/2 under TLS), and their times are not known",
-			net.JoinHostPort(e.Addr, strconv.Itoa(e.Port)), e.Side, e.Comm, min(100, 100*float64(e.Overlapped)/float64(e.Requests)))})
+			"single requests of %s, %s by %s: %.0f %% run side by side on a connection (%s), and their times are not known",
+			net.JoinHostPort(e.Addr, strconv.Itoa(e.Port)), e.Side, e.Comm, min(100, 100*float64(e.Overlapped)/float64(e.Requests)), what)})
 	}
 	if more > 0 {
 		told = append(told, Excluded{string(observe.KindRequests), fmt.Sprintf("single requests of %d more endpoints, where they run side by side", more)})

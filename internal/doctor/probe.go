@@ -57,6 +57,7 @@ var probes = []probe{
 	{"requests", "every request on every TCP connection, with its time breakdown", "request",
 		[]string{"slowray requests", "slowray top", "most causes of slowray why"}, tryRequests},
 	{"requests of HTTP/2", "requests that run side by side on a connection, each by itself", "http2", []string{"single requests of HTTP/2 and gRPC"}, tryStreams},
+	{"requests of HTTP/2 under TLS", "the same, by functions of the process's TLS library", "clear", []string{"single requests of HTTP/2 and gRPC under TLS"}, tryClear},
 	{"connections", "results of connect() and accept()", "connect", []string{"calls that fail for lack of a port or a descriptor"}, tryConnect},
 	{"nameservers", "queries over UDP, how long their answers take and which have none", "dns", []string{"causes about names"}, tryDNS},
 	{"sockets", "lists of sockets and their owners", "socket", []string{"nothing: they are read in more expensive ways"}, trySockets},
@@ -87,6 +88,15 @@ func tryStreams(context.Context) ([]string, error) {
 	}
 	defer r.Close()
 	return nil, r.TellStreams()
+}
+
+func tryClear(context.Context) ([]string, error) {
+	r, err := request.Start(request.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return nil, r.TellClear()
 }
 
 func tryConnect(context.Context) ([]string, error) {

@@ -184,6 +184,9 @@ type Endpoint struct {
 	PID      int       `json:"pid,omitempty"` // served: who answers; called: who calls
 	Comm     string    `json:"comm,omitempty"`
 	PIDs     []int     `json:"pids,omitempty"` // all processes seen doing so, at most 64
+	// TLSLibrary is what encrypts there, where it cannot be watched: requests that run side by side
+	// under TLS are then not told apart.
+	TLSLibrary string `json:"tls_library,omitempty"`
 
 	Requests   uint64 `json:"requests"`
 	OK         uint64 `json:"ok"` // known to be answered well

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -72,6 +73,12 @@ func (q *requests) stop(s *session) {
 	}
 	s.out.Endpoints = q.table.Endpoints(end, q.sub.Counters())
 	stats := q.sub.Stats()
+	for i := range s.out.Endpoints {
+		e := &s.out.Endpoints[i]
+		for _, pid := range append([]int{e.PID}, e.PIDs...) {
+			e.TLSLibrary = cmp.Or(e.TLSLibrary, stats.Opaque[pid])
+		}
+	}
 	s.lose(observe.LossSampled, int64(stats.Sampled))
 	s.lose("requests counted without a record of their own, because the ring was full", int64(stats.Lost))
 	s.lose(observe.LossEstimated, int64(stats.LeftOut))

@@ -246,18 +246,22 @@ static __always_inline __u64 smaller(__u64 a, __u64 b) { return a < b ? a : b; }
  * where it is to come. Since Linux 6.15 the kernel only adds the own port to its hash, which
  * would have all callers of a service take their turn together: 2^32 by the golden ratio
  * spreads them. */
-static __always_inline __u32 turn_at(struct sock *sk, __u32 jiffies)
+static __always_inline __u32 turn_of(__u32 hash, __u32 jiffies)
 {
-	__u32 place = sk->__sk_common.skc_hash * 0x9e3779b1U;
+	__u32 place = hash * 0x9e3779b1U;
 
 	return (jiffies - (place >> (follow_shift & 31))) & follow_mask;
 }
 
+static __always_inline __u32 turn_at(struct sock *sk, __u32 jiffies) { return turn_of(sk->__sk_common.skc_hash, jiffies); }
+
 /* What stands for a request that begins now, or UNCOUNTED. */
-static __always_inline __u8 share_now(struct sock *sk)
+static __always_inline __u8 share_of_hash(__u32 hash)
 {
-	return !follow_share || turn_at(sk, bpf_jiffies64()) < follow_slice ? follow_share : UNCOUNTED;
+	return !follow_share || turn_of(hash, bpf_jiffies64()) < follow_slice ? follow_share : UNCOUNTED;
 }
+
+static __always_inline __u8 share_now(struct sock *sk) { return share_of_hash(sk->__sk_common.skc_hash); }
 
 /* Whether a connection has its turn: one load and a branch while all are followed. */
 static __always_inline int in_turn(struct sock *sk)

@@ -15,6 +15,7 @@
 struct stream {
 	__u64 first; /* HEADERS of the request */
 	__u64 asked; /* its last frame; 0 = not yet */
+	__u64 read; /* the process had that; 0 = not known */
 	__u64 answer; /* HEADERS of the answer */
 	__u32 id; /* 0 = free */
 	__u32 bytes_asked, bytes_answered; /* of DATA frames */
@@ -28,7 +29,7 @@ struct stream {
 struct way {
 	__u32 next;
 	__u8 known;
-	__u8 have; /* bytes of the next header that came with the segment before */
+	__u8 have; /* bytes of the next header that came before */
 	__u8 head[FRAME_HEADER];
 	/* With labels: */
 	__u32 blocks; /* header blocks so far; one more where some may not have been seen */
@@ -38,14 +39,24 @@ struct way {
 	__u8 rest_ends;
 };
 
+/* A connection whose streams are distinguished, with all that a record says of it:
+ * those who see its frames may not have its socket at hand. */
 struct multiplexed {
 	__u32 taken;
 	__u32 open; /* streams under way */
 	struct way asking, answering;
 	__u64 headers; /* as in struct record */
+	__u8 side, family;
+	__u16 lport, peer; /* host byte order */
+	__u32 endpoint;
+	__u32 pid, tid;
 	__u32 netns;
 	__u32 rtt_us;
-	__u16 peer; /* host byte order */
+	__u32 hash; /* of the socket, see turn_of() */
+	__u32 epoch; /* of clear.h */
+	__u64 arrived, latest; /* bytes that nobody has read yet: the first, the last; 0 = none */
+	__u64 reading; /* bytes that were read last had arrived */
+	__u64 owner; /* the object of the process that has its clear bytes, see clear.h; 0 = packets are read, or nobody knows any more */
 	__u8 laddr[16], paddr[16];
 	struct stream streams[STREAMS];
 };
@@ -102,13 +113,51 @@ static __always_inline struct multiplexed *take_place(__u32 *place)
 	return 0;
 }
 
+__s64 under_way; /* streams */
+__u64 told_apart; /* connections whose streams are distinguished */
+
+/* Begins to tell the streams of a connection apart. */
+static __noinline struct multiplexed *tell_apart(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 *place)
+{
+	struct multiplexed *m;
+
+	if (!c || !sk || !tp || !place)
+		return 0;
+	m = take_place(place);
+	if (!m) {
+		__sync_fetch_and_add(&lost_conns, 1);
+		return 0;
+	}
+	m->side = c->side;
+	m->family = c->family;
+	m->lport = c->lport;
+	m->endpoint = c->endpoint;
+	m->pid = c->pid;
+	m->tid = c->tid;
+	m->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	m->peer = bpf_ntohs(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	m->hash = BPF_CORE_READ(sk, __sk_common.skc_hash);
+	if (c->family == AF_INET6) {
+		BPF_CORE_READ_INTO(&m->laddr, sk, __sk_common.skc_v6_rcv_saddr);
+		BPF_CORE_READ_INTO(&m->paddr, sk, __sk_common.skc_v6_daddr);
+	} else {
+		*(__u32 *)m->laddr = BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr);
+		*(__u32 *)m->paddr = BPF_CORE_READ(sk, __sk_common.skc_daddr);
+	}
+	m->owner = m->arrived = m->reading = 0;
+	m->rtt_us = min_rtt_of(tp) / NSEC_PER_USEC;
+	c->proto = PROTO_HTTP2;
+	__sync_fetch_and_add(&told_apart, 1);
+	return m;
+}
+
 /*
  * The sums are kept with atomics, in the lane of programs that interrupt others:
  * these run in tasks, too, which may be preempted.
  */
-static __always_inline void count_stream(struct conn *c, const __u64 *parts, __u8 status, __u32 flags, __u32 cpu, __u32 share)
+static __always_inline void count_stream(const struct multiplexed *m, const __u64 *parts, __u8 status, __u32 flags, __u32 cpu, __u32 share)
 {
-	struct counters *n = counters_of(c->endpoint, cpu, 1);
+	struct counters *n = counters_of(m->endpoint, cpu, 1);
 	const __u32 lane = 1;
 
 	if (!n)
@@ -136,15 +185,15 @@ static __always_inline void count_stream(struct conn *c, const __u64 *parts, __u
  * Not static, so that the verifier looks at it once and not for each way that leads here:
  * in the loops over frames Linux 7.2 came to more than a million instructions.
  */
-__noinline int end_stream(struct conn *c, struct multiplexed *m, struct stream *s, __u32 flags, __u64 now)
+__noinline int end_stream(struct multiplexed *m, struct stream *s, __u32 flags, __u64 now)
 {
-	__u64 parts[PARTS] = {}, total, number, asked, answer, rtt;
+	__u64 parts[PARTS] = {}, total, number, asked, read, answer, rtt;
 	__u8 status = STATUS_UNKNOWN;
 	struct record *rec;
 	struct ring *r;
 	__u32 cpu = bpf_get_smp_processor_id(), share, weight;
 
-	if (!c || !m || !s)
+	if (!m || !s)
 		return 0;
 	r = bpf_map_lookup_elem(&rings, &cpu);
 	if (!r)
@@ -157,13 +206,15 @@ __noinline int end_stream(struct conn *c, struct multiplexed *m, struct stream *
 	asked = s->asked ? smaller(later(s->asked, s->first), answer) : answer;
 	rtt = m->rtt_us * NSEC_PER_USEC;
 	parts[UPLOAD] = span(s->first, asked);
-	parts[SERVER] = span(asked, answer);
-	if (c->side == CALLED) {
+	read = smaller(later(s->read, asked), answer);
+	parts[RECV_WAIT] = span(asked, read);
+	parts[SERVER] = span(read, answer);
+	if (m->side == CALLED) {
 		parts[NETWORK] = smaller(rtt, parts[SERVER]);
 		parts[SERVER] -= parts[NETWORK];
 	}
 	parts[UNACCOUNTED] = span(answer, now);
-	if (c->side == SERVED && !(flags & (UNFINISHED | UNANSWERED))) {
+	if (m->side == SERVED && !(flags & (UNFINISHED | UNANSWERED))) {
 		parts[NETWORK] = rtt; /* until it is there, at the least */
 		total += rtt;
 	}
@@ -174,7 +225,7 @@ __noinline int end_stream(struct conn *c, struct multiplexed *m, struct stream *
 	if (flags & UNFINISHED)
 		status = STATUS_UNKNOWN;
 	else
-		count_stream(c, parts, status, flags, cpu, share);
+		count_stream(m, parts, status, flags, cpu, share);
 	if (share && !(flags & UNFINISHED))
 		__sync_fetch_and_add(&r->left_out, (1ULL << share) - 1);
 
@@ -189,18 +240,18 @@ __noinline int end_stream(struct conn *c, struct multiplexed *m, struct stream *
 	if (!rec)
 		return 0;
 	rec->kind = RECORD_REQUEST;
-	rec->side = c->side;
-	rec->family = c->family;
+	rec->side = m->side;
+	rec->family = m->family;
 	rec->status = status;
 	rec->flags = flags | MULTIPLEXED | (sample_mask && weight == 1U << share ? SLOW : 0);
 	rec->start = s->first;
 	__builtin_memcpy(rec->parts, parts, sizeof(parts));
-	rec->bytes_in = c->side == SERVED ? s->bytes_asked : s->bytes_answered;
-	rec->bytes_out = c->side == SERVED ? s->bytes_answered : s->bytes_asked;
-	rec->endpoint = c->endpoint;
+	rec->bytes_in = m->side == SERVED ? s->bytes_asked : s->bytes_answered;
+	rec->bytes_out = m->side == SERVED ? s->bytes_answered : s->bytes_asked;
+	rec->endpoint = m->endpoint;
 	rec->seq = (s->id + 1) / 2;
-	rec->pid = c->pid;
-	rec->tid = c->tid;
+	rec->pid = m->pid;
+	rec->tid = m->tid;
 	rec->requests = 1;
 	rec->weight = weight;
 	rec->retrans = 0;
@@ -215,7 +266,7 @@ __noinline int end_stream(struct conn *c, struct multiplexed *m, struct stream *
 	rec->has_work = 0;
 	rec->share = share;
 	rec->first_byte = s->answer ? span(s->first, answer) : 0;
-	rec->lport = c->lport;
+	rec->lport = m->lport;
 	rec->pport = m->peer;
 	__builtin_memcpy(rec->laddr, m->laddr, 16);
 	__builtin_memcpy(rec->paddr, m->paddr, 16);
@@ -245,6 +296,13 @@ static __always_inline void free_stream(struct multiplexed *m, struct stream *s)
 {
 	s->id = 0;
 	__sync_fetch_and_add(&m->open, -1);
+	__sync_fetch_and_add(&under_way, -1);
+}
+
+static __always_inline void free_all(struct multiplexed *m)
+{
+	__sync_fetch_and_add(&under_way, -(__s64)m->open);
+	m->open = 0;
 }
 
 #endif

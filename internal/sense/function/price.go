@@ -1,49 +1,24 @@
 package function
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"reflect"
-	"runtime"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/bpf"
-	"github.com/slowray/slowray/internal/budget"
-	"github.com/slowray/slowray/internal/sense/host"
+	"github.com/slowray/slowray/internal/sense/probeprice"
 )
 
 const trials = 1000
-
-// stepped is called to measure what a hit costs.
-//
-//go:noinline
-func stepped(n int) int { return n*3 + 1 }
 
 // measurePrice sets a probe on a function of this process, and calls it. It
 // also tells whether the kernel's links of many places see all threads of a
 // process: until Linux 6.11 they saw only the first (46ba0e49b642).
 func (t *Tracer) measurePrice() error {
-	maps, err := mappings(budget.New(context.Background(), budget.Limits{}), os.Getpid())
-	if err != nil {
-		return err
-	}
-	entry := uint64(reflect.ValueOf(stepped).Pointer())
-	offset := uint64(0)
-	for _, m := range maps {
-		if entry >= m.Start && entry < m.End {
-			offset = entry - m.Start + m.Offset
-		}
-	}
-	if offset == 0 {
-		return errors.New("own code is not mapped from a file")
-	}
-	ex, err := link.OpenExecutable("/proc/self/exe")
+	ex, offset, err := probeprice.Place()
 	if err != nil {
 		return err
 	}
@@ -76,7 +51,7 @@ func (t *Tracer) measurePrice() error {
 // step calls the function with a probe on it and without, and says how many
 // hits were seen.
 func (t *Tracer) step(attach func() (link.Link, error)) (uint64, error) {
-	plain := timed(0) // the same without the calls
+	plain := probeprice.Calls(0) // the same without the calls
 	l, err := attach()
 	if err != nil {
 		return 0, err
@@ -93,8 +68,8 @@ func (t *Tracer) step(attach func() (link.Link, error)) (uint64, error) {
 	if err := t.set(bpf.FunctionVarActive, uint32(1)); err != nil {
 		return 0, err
 	}
-	_ = timed(warm)
-	took := timed(trials)
+	_ = probeprice.Calls(warm)
+	took := probeprice.Calls(trials)
 	if err := t.set(bpf.FunctionVarActive, uint32(0)); err != nil {
 		return 0, err
 	}
@@ -119,29 +94,4 @@ func (t *Tracer) resetHits() {
 	if err == nil {
 		_ = t.objects.Maps[bpf.FunctionMapHits].Put(uint32(0), make([]uint64, cpus))
 	}
-}
-
-// timed calls the function n times, in a thread that is not the process's
-// first, and says how much CPU time that took.
-func timed(n int) time.Duration {
-	done := make(chan time.Duration)
-	var try func(depth int)
-	try = func(depth int) {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		if unix.Gettid() == os.Getpid() && depth < 8 {
-			go try(depth + 1) // this one keeps the first thread meanwhile
-			time.Sleep(10 * time.Millisecond)
-			return
-		}
-		start := host.ThreadCPU()
-		sum := 0
-		for i := range n {
-			sum += stepped(i)
-		}
-		runtime.KeepAlive(sum)
-		done <- host.ThreadCPU() - start
-	}
-	go try(0)
-	return <-done
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,6 +64,7 @@ type trial struct {
 	records  []observe.Request  // of the places
 	interim  []*observe.Request // told while the request lasted; see match
 	counters []request.Counters // of the places, at the end
+	streams  atomic.Int64       // records of streams so far
 	stop     chan struct{}
 	done     sync.WaitGroup
 }
@@ -238,6 +240,9 @@ func (tr *trial) record(opt request.Options) {
 func (tr *trial) poll() {
 	take := func(r *observe.Request) {
 		if tr.places[r.NetNS] != nil {
+			if r.Flags&observe.FlagMultiplexed != 0 {
+				tr.streams.Add(1)
+			}
 			kept := *r
 			kept.Label = strings.Clone(r.Label)
 			tr.records = append(tr.records, kept)

@@ -4,6 +4,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -36,7 +37,9 @@ const (
 
 // headers are what the connections of HTTP/2 say in their header blocks: only with labels.
 type headers struct {
+	pieces   *ebpf.Map // of all programs that see frames
 	ring     *ringbuf.Reader
+	loaded   uint64 // how often such programs were
 	raw      ringbuf.Record
 	speakers map[uint64]*speaker
 	streams  map[stream]*said
@@ -44,6 +47,26 @@ type headers struct {
 	other    said     // that nobody asks for
 	over     []uint64 // closed: forgotten after the records that came with it
 	lost     uint64   // blocks that were not seen, or not whole, at the least
+}
+
+// open makes what pieces come through.
+func (h *headers) open(spec *ebpf.MapSpec) (err error) {
+	if h.ring != nil {
+		return nil
+	}
+	spec.MaxEntries = blocksRing
+	if h.pieces, err = ebpf.NewMap(spec); err != nil {
+		return err
+	}
+	h.ring, err = ringbuf.NewReader(h.pieces)
+	return err
+}
+
+// first is where programs that are loaded now begin to number connections: no number is
+// given twice.
+func (h *headers) first() uint64 {
+	h.loaded++
+	return h.loaded << 48
 }
 
 // stream is a request of a connection.
@@ -172,7 +195,7 @@ func (w *way) take(b *block, piece []byte) (whole []byte, lost uint64) {
 
 // readHeaders adds what the stream of a record said to the request.
 func (r *Recorder) readHeaders(rec *record) {
-	h := &r.streams.headers
+	h := &r.headers
 	if h.ring == nil {
 		return
 	}
@@ -204,5 +227,8 @@ func (h *headers) close() {
 	if h.ring != nil {
 		h.ring.Close()
 	}
-	h.ring, h.speakers, h.streams, h.over = nil, nil, nil, nil
+	if h.pieces != nil {
+		h.pieces.Close()
+	}
+	*h = headers{}
 }

@@ -30,13 +30,18 @@ func (r *Recorder) flush(after time.Duration) error {
 	if err := r.objects.Again.Set(flag(after > 0)); err != nil {
 		return fmt.Errorf("requests: flush: %w", err)
 	}
-	if err := r.look(r.objects.Flush, r.objects.Conns); err != nil || !r.streams.attached {
+	if err := r.look(r.objects.Flush, r.objects.Conns); err != nil {
 		return err
 	}
-	if err := r.streams.objects.Again.Set(flag(after > 0)); err != nil {
-		return fmt.Errorf("requests: flush: %w", err)
+	for _, p := range r.streamReaders() {
+		if err := p.again.Set(flag(after > 0)); err != nil {
+			return fmt.Errorf("requests: flush: %w", err)
+		}
+		if err := r.look(p.flush, p.placeOf); err != nil {
+			return err
+		}
 	}
-	return r.look(r.streams.objects.Http2Flush, r.streams.objects.PlaceOf)
+	return nil
 }
 
 // look runs a program that writes records over all sockets with a place in a

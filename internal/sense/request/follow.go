@@ -71,8 +71,7 @@ func (r *Recorder) follow(share uint) {
 	seen := r.sendingLink != nil || r.extra[bpf.RequestProgSent] != nil
 	o := &r.objects
 	(&followVariables{o.FollowShift, o.FollowMask, o.FollowSlice, o.FollowReach, o.FollowShare, o.FollowSends}).set(r.round, share, seen)
-	if r.streams.attached {
-		h := &r.streams.objects
-		(&followVariables{h.FollowShift, h.FollowMask, h.FollowSlice, h.FollowReach, h.FollowShare, h.FollowSends}).set(r.round, share, seen)
+	for _, p := range r.streamReaders() {
+		p.set(r.round, share, seen)
 	}
 }

@@ -202,8 +202,8 @@ func (r *Recorder) doLess() {
 	less := r.governor.less
 	_ = r.objects.WorkMask.Set(uint32(1)<<less.split - 1)
 	_ = r.objects.SampleMask.Set(uint32(1)<<less.record - 1)
-	if r.streams.attached {
-		_ = r.streams.objects.SampleMask.Set(uint32(1)<<less.record - 1)
+	for _, p := range r.streamReaders() {
+		_ = p.sampleMask.Set(uint32(1)<<less.record - 1)
 	}
 	r.follow(less.follow)
 }

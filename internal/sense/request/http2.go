@@ -8,7 +8,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/ringbuf"
 
 	"github.com/slowray/slowray/internal/bpf"
 	"github.com/slowray/slowray/internal/sense/host"
@@ -33,7 +32,32 @@ type streams struct {
 	links    []io.Closer
 	attached bool
 	failed   error // it cannot be done here
-	headers  headers
+}
+
+// streamPrograms are programs that tell streams apart, loaded next to the recorder's.
+type streamPrograms struct {
+	followVariables
+	sampleMask, again       *ebpf.Variable
+	lostStreams, lostPlaces *ebpf.Variable
+	lostConns               *ebpf.Variable
+	flush                   *ebpf.Program
+	placeOf                 *ebpf.Map
+}
+
+// streamReaders are those that are loaded now.
+func (r *Recorder) streamReaders() []streamPrograms {
+	var all []streamPrograms
+	if o := &r.streams.objects; r.streams.attached {
+		all = append(all, streamPrograms{
+			followVariables{o.FollowShift, o.FollowMask, o.FollowSlice, o.FollowReach, o.FollowShare, o.FollowSends},
+			o.SampleMask, o.Again, o.LostStreams, o.LostPlaces, o.LostConns, o.Http2Flush, o.PlaceOf})
+	}
+	if o := &r.clear.objects; r.clear.loaded {
+		all = append(all, streamPrograms{
+			followVariables{o.FollowShift, o.FollowMask, o.FollowSlice, o.FollowReach, o.FollowShare, o.FollowSends},
+			o.SampleMask, o.Again, o.LostStreams, o.LostPlaces, o.LostConns, o.Http2Flush, o.PlaceOf})
+	}
+	return all
 }
 
 // tellStreams attaches the programs when requests overlap, and takes them off
@@ -87,38 +111,11 @@ func (r *Recorder) attachStreams() error {
 	if err != nil {
 		return err
 	}
-	for name, value := range map[string]any{
-		bpf.HTTP2VarCpus:          uint32(r.cpus),
-		bpf.HTTP2VarSlots:         uint32(r.slots),
-		bpf.HTTP2VarOrderedStores: flag(runtime.GOARCH == "amd64"),
-		bpf.HTTP2VarSlowNs:        uint64(r.opt.Slow),
-		bpf.HTTP2VarUnfinishedNs:  uint64(unfinished),
-		bpf.HTTP2VarWithLabels:    flag(r.opt.Labels),
-	} {
-		if err := spec.Variables[name].Set(value); err != nil {
-			return fmt.Errorf("set %s: %w", name, err)
-		}
-	}
-	if !r.overMaps {
-		spec.Programs[bpf.HTTP2ProgHttp2Flush] = spec.Programs[bpf.HTTP2ProgHttp2FlushFiles]
-	}
-	if r.opt.Labels {
-		spec.Maps[bpf.HTTP2MapHeaderBlocks].MaxEntries = blocksRing
-	}
 	s := &r.streams
-	err = bpf.LoadBeside(spec, &s.objects, map[string]*ebpf.Map{
-		bpf.HTTP2MapConns: r.objects.Conns, bpf.HTTP2MapCounts: r.objects.Counts, bpf.HTTP2MapRecords: r.objects.Records, bpf.HTTP2MapRings: r.objects.Rings,
-		bpf.HTTP2MapCallers: r.objects.Callers, bpf.HTTP2MapEndpoints: r.objects.Endpoints, bpf.HTTP2MapListening: r.objects.Listening,
-	})
-	if err != nil {
+	if err := r.loadStreams(spec, &s.objects); err != nil {
 		return err
 	}
 	s.attached = true
-	if r.opt.Labels {
-		if s.headers.ring, err = ringbuf.NewReader(s.objects.HeaderBlocks); err != nil {
-			return fmt.Errorf("header blocks: %w", err)
-		}
-	}
 	l, err := link.AttachTracing(link.TracingOptions{Program: s.objects.Http2Closed})
 	if err != nil {
 		return fmt.Errorf("attach sock/inet_sock_set_state: %w", err)
@@ -134,14 +131,49 @@ func (r *Recorder) attachStreams() error {
 	return err
 }
 
-// lost is how many requests, and connections, found no place.
-func (s *streams) lost() (requests, connections uint64) {
-	if s.attached {
-		// A variable that cannot be read counts nothing.
-		_ = s.objects.LostStreams.Get(&requests)
-		_ = s.objects.LostConns.Get(&connections)
+// loadStreams loads programs that tell streams apart, with the recorder's maps. Names in
+// all their objects are the same.
+func (r *Recorder) loadStreams(spec *ebpf.CollectionSpec, objects any) error {
+	for name, value := range map[string]any{
+		bpf.HTTP2VarCpus:          uint32(r.cpus),
+		bpf.HTTP2VarSlots:         uint32(r.slots),
+		bpf.HTTP2VarOrderedStores: flag(runtime.GOARCH == "amd64"),
+		bpf.HTTP2VarSlowNs:        uint64(r.opt.Slow),
+		bpf.HTTP2VarUnfinishedNs:  uint64(unfinished),
+		bpf.HTTP2VarWithLabels:    flag(r.opt.Labels),
+		bpf.HTTP2VarNextHeaders:   r.headers.first(),
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
 	}
-	return requests, connections
+	if !r.overMaps {
+		spec.Programs[bpf.HTTP2ProgHttp2Flush] = spec.Programs[bpf.HTTP2ProgHttp2FlushFiles]
+	}
+	shared := map[string]*ebpf.Map{
+		bpf.HTTP2MapConns: r.objects.Conns, bpf.HTTP2MapCounts: r.objects.Counts, bpf.HTTP2MapRecords: r.objects.Records, bpf.HTTP2MapRings: r.objects.Rings,
+		bpf.HTTP2MapCallers: r.objects.Callers, bpf.HTTP2MapEndpoints: r.objects.Endpoints, bpf.HTTP2MapListening: r.objects.Listening,
+	}
+	if r.opt.Labels {
+		if err := r.headers.open(spec.Maps[bpf.HTTP2MapHeaderBlocks]); err != nil {
+			return fmt.Errorf("header blocks: %w", err)
+		}
+		shared[bpf.HTTP2MapHeaderBlocks] = r.headers.pieces
+	}
+	return bpf.LoadBeside(spec, objects, shared)
+}
+
+// lostOfStreams is how many requests, and connections, found no place.
+func (r *Recorder) lostOfStreams() (n uint64) {
+	for _, p := range r.streamReaders() {
+		for _, v := range []*ebpf.Variable{p.lostStreams, p.lostConns} {
+			var lost uint64
+			// A variable that cannot be read counts nothing.
+			_ = v.Get(&lost)
+			n += lost
+		}
+	}
+	return n
 }
 
 func (s *streams) close() {
@@ -149,7 +181,6 @@ func (s *streams) close() {
 		l.Close()
 	}
 	s.links = nil
-	s.headers.close()
 	if s.attached {
 		s.objects.Close()
 	}

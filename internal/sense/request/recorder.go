@@ -47,24 +47,25 @@ const (
 
 // Stats is what the recorder itself did and lost, since Start.
 type Stats struct {
-	Records        uint64        // requests with a record
-	Sampled        uint64        // requests that were only counted, to stay within the budget
-	Lost           uint64        // records dropped because a ring was full
-	Connections    uint64        // connections not watched because kernel memory ran out
-	OtherEndpoints uint64        // connections counted under "other": more than 2,047 addresses
-	Missed         uint64        // events that the kernel kept from a program because it was at work on the same CPU; requests may lack a part, or a record
-	LeftOut        uint64        // requests of connections that were not followed, about, to stay within the budget: sums are estimates
-	Unfollowed     uint64        // requests, and calls, that were not followed: no kernel memory, or over 20,000 connections
-	Streams        uint64        // requests of HTTP/2, more than 128 at once on a connection, and connections, more than 1,024 at once, that were not told apart
-	Frames         uint64        // of HTTP/2 under TLS, by their length, that ask for nothing: taken for no request
-	Untaken        uint64        // answers that the other end never took, of processes that have ended: taken for no request
-	Blocks         uint64        // header blocks of HTTP/2 that were not seen, or not whole, at the least: until names and values are spelled out again, labels and traces may be missing
-	Headers        uint64        // requests of HTTP/1.1 whose headers go on beyond what is kept, so that a trace may be there
-	Weight         uint32        // how many requests a record stands for now: 1 = all are recorded
-	Follow         uint32        // one of so many connections is followed now
-	Split          uint32        // one of so many requests of those is followed from thread to thread now
-	CPU            time.Duration // this process's, user and system, since Start
-	Missing        []string      // what this kernel cannot show, one sentence each
+	Records        uint64         // requests with a record
+	Sampled        uint64         // requests that were only counted, to stay within the budget
+	Lost           uint64         // records dropped because a ring was full
+	Connections    uint64         // connections not watched because kernel memory ran out
+	OtherEndpoints uint64         // connections counted under "other": more than 2,047 addresses
+	Missed         uint64         // events that the kernel kept from a program because it was at work on the same CPU; requests may lack a part, or a record
+	LeftOut        uint64         // requests of connections that were not followed, about, to stay within the budget: sums are estimates
+	Unfollowed     uint64         // requests, and calls, that were not followed: no kernel memory, or over 20,000 connections
+	Streams        uint64         // requests of HTTP/2, more than 128 at once on a connection, and connections, more than 1,024 at once, that were not told apart
+	Frames         uint64         // of HTTP/2 under TLS, by their length, that ask for nothing: taken for no request
+	Untaken        uint64         // answers that the other end never took, of processes that have ended: taken for no request
+	Blocks         uint64         // header blocks of HTTP/2 that were not seen, or not whole, at the least: until names and values are spelled out again, labels and traces may be missing
+	Headers        uint64         // requests of HTTP/1.1 whose headers go on beyond what is kept, so that a trace may be there
+	Weight         uint32         // how many requests a record stands for now: 1 = all are recorded
+	Follow         uint32         // one of so many connections is followed now
+	Split          uint32         // one of so many requests of those is followed from thread to thread now
+	CPU            time.Duration  // this process's, user and system, since Start
+	Opaque         map[int]string // processes whose requests under TLS cannot be told apart where they are side by side, and what encrypts there
+	Missing        []string       // what this kernel cannot show, one sentence each
 }
 
 // Recorder records the requests of this host from Start to Close.
@@ -113,8 +114,10 @@ type Recorder struct {
 	split   bool // requests are followed
 	threads threadsOf
 
-	streams streams // of HTTP/2
+	streams streams   // of HTTP/2
+	clear   clearSide // of HTTP/2 under TLS
 	sealed  sealed
+	headers headers
 
 	each func(*observe.Request) // of the last Poll: Flush makes room with it
 }
@@ -276,6 +279,8 @@ func (r *Recorder) Close() {
 			r.sendingLink.Close()
 		}
 		r.streams.close()
+		r.clear.close()
+		r.headers.close()
 		r.price.close()
 		for _, m := range r.mapped {
 			_ = unix.Munmap(m)
@@ -327,14 +332,13 @@ func (r *Recorder) Stats() Stats {
 	_ = r.objects.LostEndpoints.Get(&s.OtherEndpoints)
 	_ = r.objects.Untaken.Get(&s.Untaken)
 	_ = r.objects.LostWork.Get(&s.Unfollowed)
-	streams, multiplexed := r.streams.lost()
-	s.Streams = streams + multiplexed
-	s.Blocks = r.streams.headers.lost
+	s.Streams = r.lostOfStreams()
+	s.Blocks = r.headers.lost
 	s.Missed, s.Frames = r.missed(), r.sealed.left
 	less := r.governor.less
 	s.Weight, s.Follow, s.Split = 1<<(less.record+less.follow), 1<<less.follow, 1<<less.split
 	s.CPU = r.governor.used()
-	s.Missing = slices.Clone(r.missing)
+	s.Missing, s.Opaque = slices.Clone(r.missing), r.clear.opaques()
 	if what := r.statusMissing(); what != "" {
 		s.Missing = append(s.Missing, what)
 	}

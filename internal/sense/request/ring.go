@@ -88,6 +88,7 @@ func (r *Recorder) Poll(each func(*observe.Request)) int {
 	n := r.drainAll(each)
 	now := time.Now()
 	r.tellStreams(now)
+	r.tellClear(now)
 	r.govern(now)
 	return n
 }
@@ -97,7 +98,7 @@ func (r *Recorder) drainAll(each func(*observe.Request)) int {
 	for cpu := range r.cpus {
 		r.ends[cpu] = atomic.LoadUint64(&r.ring(cpu).head)
 	}
-	r.streams.headers.poll()
+	r.headers.poll()
 	n := 0
 	for cpu := range r.cpus {
 		n += r.drain(cpu, r.ends[cpu], each)
@@ -118,7 +119,7 @@ func (r *Recorder) drain(cpu int, head uint64, each func(*observe.Request)) int 
 		switch rec.kind {
 		case kindRequest:
 			r.decode(rec, cpu, number)
-			if rec.proto != protoSealed || r.sealed.waited(&r.request) {
+			if rec.proto != protoSealed || r.waited(&r.request) {
 				each(&r.request)
 			}
 			n++
@@ -160,6 +161,9 @@ func (r *Recorder) decode(rec *record, cpu int, number uint64) {
 	q.FirstByte = int64(rec.firstByte)
 	if q.Flags&observe.FlagOverlapped != 0 {
 		r.streams.overlap = true
+	}
+	if rec.proto == protoSealed || !r.payload && q.Flags&observe.FlagOverlapped != 0 {
+		r.clear.want(q.PID, q.Flags&observe.FlagOverlapped != 0)
 	}
 	if q.Followed = rec.hasWork != 0; q.Followed {
 		q.Split = rec.work

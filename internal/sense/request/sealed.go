@@ -8,7 +8,8 @@ import (
 )
 
 // sealed tells what nobody waits for on connections of HTTP/2 under TLS, of which only the
-// lengths can be seen: watches and streams of an API server, of gRPC, of a browser.
+// lengths can be seen, because nothing of the process that encrypts can be watched (see
+// clearSide): watches and streams of an API server, of gRPC, of a browser.
 //
 // A client that has read an answer says how much more it takes (WINDOW_UPDATE), gives a
 // stream up (RST_STREAM), acknowledges (SETTINGS) or asks for a sign of life (PING). What
@@ -37,6 +38,14 @@ const (
 	// is_remark_of_server (internal/bpf/headers/boundary.h) has it.
 	newsAfter = time.Second
 )
+
+// waited says whether somebody waited for a request under TLS.
+func (r *Recorder) waited(q *observe.Request) bool {
+	if _, opaque := r.clear.opaque(q.PID); !opaque {
+		return true
+	}
+	return r.sealed.waited(q)
+}
 
 // isControl says whether so many bytes are one record with frames that ask for nothing
 // (RFC 9113, 6): header 9; SETTINGS that acknowledges 0, WINDOW_UPDATE and RST_STREAM 4, PING 8.

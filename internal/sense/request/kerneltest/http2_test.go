@@ -3,6 +3,7 @@ package kerneltest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slowray/slowray/internal/bpf"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/request"
 )
@@ -130,6 +132,18 @@ func (s *h2) records() (served, called []observe.Request) {
 	}
 	s.recorder.Poll(each)
 	return served, called
+}
+
+// TestClearLoads: programs at functions of TLS libraries load wherever those that tell
+// streams apart do. What they see is tested with real libraries, which no small system has.
+func TestClearLoads(t *testing.T) {
+	err := start(t, request.Options{Budget: -1}).TellClear()
+	if lacks := new(bpf.LacksError); errors.As(err, &lacks) && !kernelHas(t, lacks.Since) {
+		t.Skipf("SKIP: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestHTTP2Times: of requests that are under way at once on one connection each

@@ -1,0 +1,340 @@
+//go:build ignore
+
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
+/*
+ * The requests of HTTP/2 connections under TLS, by the clear bytes that pass functions
+ * of OpenSSL and its like in the process that encrypts them: frames' headers as in
+ * http2.bpf.c, and no more of them than that needs.
+ *
+ * Which socket an SSL object has, nothing in a call says. There are two ways to use one:
+ *
+ *   direct   the library reads the socket (nginx, curl, Envoy, most programs in C): a
+ *            read of a socket within SSL_read is of this object's
+ *   memory   the program reads the socket, hands over what came, and asks for clear
+ *            bytes (node, Python's asyncio): SSL_read follows the read of the socket on
+ *            the same thread. So several times in a row, with nothing of another
+ *            connection in between and as many bytes more as records of TLS have
+ *            (RFC 8446, 5.2; RFC 5246, 6.2.3), it is this object's
+ *
+ * That it speaks HTTP/2 the agreed protocol says (ALPN, RFC 7301), or its first frames.
+ */
+#include "headers/kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_tracing.h>
+#include "headers/request.h"
+#include "headers/connection.h"
+#include "headers/record.h"
+#include "headers/http2_frame.h"
+#include "headers/http2_stream.h"
+#include "headers/header_block.h"
+
+#define load(at, off, to, n) bpf_probe_read_user(to, n, (at)->bytes + (off))
+
+#include "headers/http2_walk.h"
+#include "headers/http2_end.h"
+#include "headers/clear.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Where arguments and results lie in struct pt_regs. Set by user space. */
+const volatile __u32 reg_args[4], reg_result;
+
+/* Which function a probe is at, in the order of tlslib.Kind: the cookie's first byte. The
+ * rest of it is the number of the library. */
+enum function {
+	READ = 1, /* SSL_read(ssl, buffer, bytes) */
+	READ_EX, /* SSL_read_ex(ssl, buffer, bytes, &read) */
+	WRITE,
+	WRITE_EX,
+	ALPN, /* SSL_get0_alpn_selected(ssl, &name, &length) */
+	FREE,
+};
+
+__u64 hits; /* of probes at the beginning of functions */
+
+/* How often reads of a socket and clear bytes have to agree. */
+#define AGREE 3
+
+/* What TLS adds to a record: header and tag at the least, and header, vector, hash and
+ * padding at the most. */
+#define LEAST_ADDED (5 + 16)
+#define MOST_ADDED (5 + 16 + 48 + 16)
+
+/* What a thread does with TLS. */
+struct call {
+	struct owner owner; /* of the call under way */
+	__u64 buffer, length_at, began;
+	__u8 function; /* 0 = none is under way */
+	__u8 direct; /* it has read a socket */
+	__u8 library;
+	__u32 epoch; /* in which the call began */
+	/* Memory: the socket that was read last, and what was made of it. */
+	__u8 spoiled; /* two sockets, or two owners */
+	__u64 sk;
+	__u64 reader; /* owner of the clear bytes since; 0 = none yet */
+	__u32 sealed, clear, returns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct call);
+} calls SEC(".maps");
+
+/* How far a socket was read, of those whose owner is not known. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, __u32);
+} read_up_to SEC(".maps");
+
+static __always_inline __u64 register_at(const void *ctx, __u32 offset)
+{
+	__u64 value = 0;
+
+	bpf_probe_read_kernel(&value, sizeof(value), ctx + offset);
+	return value;
+}
+
+static __always_inline struct call *call_of(int create)
+{
+	return bpf_task_storage_get(&calls, bpf_get_current_task_btf(), 0, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
+}
+
+SEC("uprobe")
+int clear_enter(void *ctx)
+{
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u8 function = cookie;
+	struct call *t;
+
+	__sync_fetch_and_add(&hits, 1);
+	if (function == FREE) {
+		struct owner o = { register_at(ctx, reg_args[0]), bpf_get_current_pid_tgid() >> 32 };
+
+		bpf_map_delete_elem(&sessions, &o);
+		return 0;
+	}
+	t = call_of(1);
+	if (!t)
+		return 0;
+	t->owner.object = register_at(ctx, reg_args[0]);
+	t->owner.tgid = bpf_get_current_pid_tgid() >> 32;
+	t->buffer = register_at(ctx, reg_args[1]);
+	t->length_at = register_at(ctx, function == ALPN ? reg_args[2] : reg_args[3]);
+	t->began = bpf_ktime_get_ns();
+	t->direct = 0;
+	t->library = cookie >> 8;
+	t->epoch = epoch;
+	t->function = function;
+	return 0;
+}
+
+/* The agreed protocol of a connection. */
+static __always_inline void see_protocol(struct call *t)
+{
+	struct session new = { .http2 = 1 };
+	__u32 length = 0;
+	void *name = 0;
+	char b[2];
+
+	if (bpf_probe_read_user(&length, sizeof(length), (void *)t->length_at) || length != 2)
+		return;
+	if (bpf_probe_read_user(&name, sizeof(name), (void *)t->buffer) || bpf_probe_read_user(b, sizeof(b), name))
+		return;
+	if (b[0] != 'h' || b[1] != '2')
+		return;
+	__sync_fetch_and_add(&http2_by[t->library & (LIBRARIES - 1)], 1);
+	bpf_map_update_elem(&sessions, &t->owner, &new, BPF_NOEXIST);
+}
+
+/* At the instructions by which functions are left: see package exits. */
+SEC("uprobe")
+int clear_leave(void *ctx)
+{
+	struct call *t = call_of(0);
+	struct clear b = {};
+	struct owner o;
+	__u32 function;
+	__u64 n = 0;
+
+	if (!t || !t->function)
+		return 0;
+	function = t->function;
+	if (function != (__u8)bpf_get_attach_cookie(ctx))
+		return 0;
+	t->function = 0;
+	if (t->epoch != epoch)
+		return 0; /* of another call: this one was not seen to begin */
+	if (function == ALPN) {
+		see_protocol(t);
+		return 0;
+	}
+	if ((__s32)register_at(ctx, reg_result) <= 0)
+		return 0;
+	if (function == READ || function == WRITE)
+		n = (__u32)register_at(ctx, reg_result);
+	else if (bpf_probe_read_user(&n, sizeof(n), (void *)t->length_at))
+		return 0;
+	if (!n || n > 1U << 30)
+		return 0;
+	o = t->owner;
+	b.bytes = (void *)t->buffer;
+	b.count = n;
+	b.library = t->library;
+	b.in = function < WRITE;
+	b.when = b.in ? bpf_ktime_get_ns() : t->began;
+	if (b.in && !t->direct && t->sk) {
+		t->spoiled |= t->reader && t->reader != o.object;
+		t->reader = o.object;
+		t->clear += n;
+		t->returns++;
+	}
+	saw_clear(&o, &b);
+	return 0;
+}
+
+/* What the thread made of the socket that it read last says whose it is, or nothing. */
+static __noinline int judge(struct call *t)
+{
+	struct owner o = {};
+	struct session *s;
+	__u32 added;
+	int bound;
+
+	if (!t || t->spoiled || !t->reader)
+		return 0;
+	added = t->sealed - t->clear;
+	o.object = t->reader;
+	o.tgid = bpf_get_current_pid_tgid() >> 32;
+	s = bpf_map_lookup_elem(&sessions, &o);
+	if (!s || s->direct)
+		return 0;
+	bound = streams_of(&o, s) != 0;
+	if (bound && s->sk != t->sk) {
+		forget(&o, s);
+		return 0;
+	}
+	if (bound || (__s32)added < LEAST_ADDED || added > MOST_ADDED * t->returns)
+		return 0;
+	if (s->sk != t->sk) {
+		s->sk = t->sk;
+		s->agreed = 0;
+	}
+	if (++s->agreed >= AGREE)
+		bpf_map_update_elem(&owners, &t->sk, &o, BPF_ANY);
+	return 0;
+}
+
+/* A thread that reads sockets for an SSL object has read one. */
+static __noinline int note_read(struct call *t, struct sock *sk, __u32 copied_seq)
+{
+	__u32 *up_to, bytes;
+
+	if (!t || !sk)
+		return 0;
+	up_to = bpf_sk_storage_get(&read_up_to, sk, &copied_seq, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!up_to)
+		return 0;
+	bytes = copied_seq - *up_to;
+	*up_to = copied_seq;
+	if (!t->sk || t->reader) {
+		judge(t);
+		t->spoiled = !bytes; /* the first read of it that is seen: how much it was is not known */
+		t->sealed = t->clear = t->returns = 0;
+		t->reader = 0;
+	} else if (t->sk != (__u64)sk) {
+		t->spoiled = 1;
+	}
+	t->sk = (__u64)sk;
+	t->sealed += bytes;
+	return 0;
+}
+
+/* tcp:tcp_probe(struct sock *sk, struct sk_buff *skb): a segment came in. */
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(clear_arrived, struct sock *sk, struct sk_buff *skb)
+{
+	struct conn *c = bpf_sk_storage_get(&conns, sk, 0, 0);
+	struct tcp_skb_cb *cb = (void *)skb->cb;
+	struct multiplexed *m;
+
+	if (!c || c->proto != PROTO_HTTP2 || cb->end_seq == cb->seq)
+		return 0;
+	m = at_place(bpf_sk_storage_get(&place_of, sk, 0, 0));
+	if (!m || !m->owner)
+		return 0;
+	m->latest = bpf_ktime_get_ns();
+	if (!m->arrived)
+		m->arrived = m->latest;
+	return 0;
+}
+
+/* The process has read of a socket whose streams are distinguished; more says that it did so
+ * before, in the same call. */
+static __always_inline void note_reading(struct multiplexed *m, struct tcp_sock *tp, int more)
+{
+	m->rtt_us = min_rtt_of(tp) / NSEC_PER_USEC;
+	if (!more || !m->reading)
+		m->reading = m->arrived;
+	m->arrived = tp->copied_seq == tp->rcv_nxt ? 0 : m->latest;
+}
+
+/* tcp:tcp_rcv_space_adjust(struct sock *sk): the application has read. */
+SEC("tp_btf/tcp_rcv_space_adjust")
+int BPF_PROG(clear_received, struct sock *sk)
+{
+	struct conn *c = bpf_sk_storage_get(&conns, sk, 0, 0);
+	struct session *s, new = {};
+	struct tcp_sock *tp;
+	struct owner o, *known;
+	struct call *t;
+	__u64 address;
+
+	if (!c || c->side == SIDE_NONE || (c->proto > PROTO_OTHER && c->proto != PROTO_HTTP2))
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return 0;
+	t = call_of(0);
+	if (c->proto == PROTO_HTTP2) {
+		struct multiplexed *m = at_place(bpf_sk_storage_get(&place_of, sk, 0, 0));
+
+		if (!m) /* http2.bpf.c has it */
+			return 0;
+		if (!released(sk, c, m))
+			note_reading(m, tp, t && t->function && t->epoch == epoch && t->direct);
+	}
+	if (t && t->epoch == epoch && (t->function == READ || t->function == READ_EX)) {
+		t->direct = 1;
+		o = t->owner;
+		s = bpf_map_lookup_elem(&sessions, &o);
+		if (!s) {
+			new.direct = 1;
+			bpf_map_update_elem(&sessions, &o, &new, BPF_NOEXIST);
+			return 0;
+		}
+		s->direct = 1;
+		if (s->place && s->sk != (__u64)sk)
+			forget(&o, s);
+		if (!streams_of(&o, s))
+			bind(&o, sk, tp, c);
+		return 0;
+	}
+	if (t)
+		note_read(t, sk, tp->copied_seq);
+	if (c->proto == PROTO_HTTP2)
+		return 0;
+	address = (__u64)sk;
+	known = bpf_map_lookup_elem(&owners, &address);
+	if (!known)
+		return 0;
+	o = *known;
+	bpf_map_delete_elem(&owners, &address);
+	bind(&o, sk, tp, c);
+	return 0;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
+/*
+ * Connections under TLS, as the process sees them that encrypts: it has an object for
+ * each (OpenSSL's SSL, Go's tls.Conn: the owner), through which clear bytes pass. What
+ * has to be known of an owner is its socket, whose connection request.bpf.c follows and
+ * which alone has times of the network.
+ *
+ * Programs at functions of the process have no socket at hand, and those at sockets see
+ * no owner. What the one kind finds out the other does: whoever knows a socket's owner
+ * writes it into owners, and at the next read of that socket bind() takes a place for
+ * its streams. From then on saw_clear() walks through the bytes of that owner. Until
+ * then nothing is booked here, and request.bpf.c has the connection.
+ */
+#ifndef SLOWRAY_CLEAR_H
+#define SLOWRAY_CLEAR_H
+
+struct owner {
+	__u64 object; /* its address */
+	__u32 tgid;
+	__u32 pad;
+};
+
+/* What is known of an owner. */
+struct session {
+	__u64 sk; /* the address of its socket, as far as is known; never followed */
+	__u32 place; /* of its streams, plus 1; 0 = none yet */
+	__u32 in, out; /* clear bytes that passed since */
+	__u8 http2; /* it speaks HTTP/2 */
+	__u8 direct; /* it reads the socket itself */
+	__u8 agreed; /* how often bytes of sk were followed by clear bytes of this owner */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct owner);
+	__type(value, struct session);
+} sessions SEC(".maps");
+
+/* Which owner a socket has, by the socket's address. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, struct owner);
+} owners SEC(".maps");
+
+__u64 contradictions; /* owners whose socket turned out to be another one: forgotten */
+
+/* It changes when functions begin to be watched, and are watched no more: calls that are
+ * under way are seen by half, and what passes meanwhile nobody sees. */
+__u32 epoch;
+
+/* Functions are watched a part of the time only where that costs much: what begins in it
+ * stands for 2^clear_share. At its end nothing begins any more, but what is under way may
+ * end. */
+__u8 clear_share;
+__u8 ending;
+
+/* Files with functions that are watched, and what of HTTP/2 each has seen. */
+#define LIBRARIES 64
+__u64 http2_by[LIBRARIES];
+
+/* The streams of an owner, or 0. Its place may be another's by now. */
+static __always_inline struct multiplexed *streams_of(const struct owner *o, const struct session *s)
+{
+	struct multiplexed *m = at_place(&s->place);
+
+	return m && m->taken && m->owner == o->object && m->pid == o->tgid ? m : 0;
+}
+
+/* What was believed of an owner's socket is wrong. The next read of that socket gives
+ * the connection back, see released(). */
+static __always_inline void forget(const struct owner *o, struct session *s)
+{
+	struct multiplexed *m = streams_of(o, s);
+
+	if (m)
+		m->owner = 0;
+	s->place = 0;
+	s->agreed = 0;
+	s->sk = 0;
+	__sync_fetch_and_add(&contradictions, 1);
+}
+
+/* Clear bytes that pass an owner. */
+struct clear {
+	void *bytes; /* in memory of the process */
+	__u64 when; /* in: they are there; out: before they were encrypted */
+	__u32 count;
+	__u8 in; /* the process reads them */
+	__u8 library;
+};
+
+/* Of a stream that was under way nobody knows what became of it. */
+static long drop_stream(__u32 i, void *context)
+{
+	struct at *at = context;
+
+	at->m->streams[i & (STREAMS - 1)].id = 0;
+	return 0;
+}
+
+static __noinline int saw_clear(struct owner *o, struct clear *b)
+{
+	struct session *s, new = {};
+	struct at at = {};
+	__u32 passed;
+
+	if (!o || !b || !b->count)
+		return 0;
+	at.bytes = b->bytes;
+	at.end = b->count;
+	at.now = b->when;
+	s = bpf_map_lookup_elem(&sessions, o);
+	if (!s) {
+		new.http2 = begins_with_preface(&at) || begins_with_frame(&at, 1);
+		bpf_map_update_elem(&sessions, o, &new, BPF_NOEXIST);
+		return 0;
+	}
+	if (!s->http2)
+		s->http2 = begins_with_preface(&at) || begins_with_frame(&at, 1);
+	if (!s->http2)
+		return 0;
+	__sync_fetch_and_add(&http2_by[b->library & (LIBRARIES - 1)], 1);
+	at.m = streams_of(o, s);
+	if (!at.m)
+		return 0;
+	if (at.m->epoch != epoch) {
+		at.m->epoch = epoch;
+		at.m->asking.known = at.m->answering.known = 0;
+		bpf_loop(STREAMS, drop_stream, &at, 0);
+		free_all(at.m);
+	}
+	passed = b->in ? s->in : s->out;
+	if (b->in)
+		s->in += b->count;
+	else
+		s->out += b->count;
+	at.asks = (at.m->side == SERVED) == b->in;
+	if (at.asks && b->in && at.m->reading) {
+		at.now = smaller(at.m->reading, b->when);
+		at.read = b->when;
+	}
+	at.share = share_of_hash(at.m->hash);
+	if (ending)
+		at.share = UNCOUNTED;
+	else if (at.share != UNCOUNTED)
+		at.share += clear_share;
+	if (at.share == UNCOUNTED && !at.m->open)
+		return 0; /* where the frames are is found out anew */
+	at.m->tid = bpf_get_current_pid_tgid();
+	walk(&at, at.asks ? &at.m->asking : &at.m->answering, passed);
+	return 0;
+}
+
+#define NO_PLACE (~0U) /* there was none left */
+
+/* Tells the streams of a socket's connection apart, from now on, by what its owner sees. */
+static __noinline int bind(struct owner *o, struct sock *sk, struct tcp_sock *tp, struct conn *c)
+{
+	struct multiplexed *m;
+	struct session *s;
+	__u32 *place;
+
+	if (!o || !sk || !tp || !c)
+		return 0;
+	s = bpf_map_lookup_elem(&sessions, o);
+	if (!s || !s->http2)
+		return 0;
+	place = bpf_sk_storage_get(&place_of, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!place)
+		return 0;
+	m = at_place(place);
+	if (!m) {
+		if (*place || c->proto > PROTO_OTHER)
+			return 0;
+		m = tell_apart(c, sk, tp, place);
+	}
+	if (!m) {
+		*place = NO_PLACE;
+		return 0;
+	}
+	m->asking.known = m->answering.known = 0;
+	m->epoch = epoch;
+	m->owner = o->object;
+	m->pid = o->tgid;
+	s->sk = (__u64)sk;
+	s->in = s->out = 0;
+	s->place = *place;
+	return 0;
+}
+
+/* Whether nobody sees the clear bytes of a connection any more: request.bpf.c has it again. */
+static __always_inline int released(struct sock *sk, struct conn *c, struct multiplexed *m)
+{
+	if (m->owner)
+		return 0;
+	c->proto = PROTO_SEALED;
+	c->share = UNCOUNTED; /* what is under way now */
+	free_all(m);
+	m->taken = 0;
+	bpf_sk_storage_delete(&place_of, sk);
+	return 1;
+}
+
+#endif

@@ -1,0 +1,80 @@
+package request_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/request"
+	"github.com/slowray/slowray/lab/netns"
+)
+
+// TestStreamsOfNginx: every stream of nginx and of the client that calls it, also of
+// connections that carry a few only.
+func TestStreamsOfNginx(t *testing.T) {
+	for _, name := range []string{"nginx", "h2load"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skipf("SKIP: %v (script/setup.sh test): streams of nginx under TLS are NOT tested", err)
+		}
+	}
+	measure(t, func(tr *trial) {
+		dir, place := tr.t.TempDir(), tr.place()
+		certFile, keyFile := writeCertificate(tr, dir)
+		const config = `daemon off; worker_processes 2; pid %[1]s/pid; error_log %[1]s/error;
+events {}
+http { access_log %[1]s/log; keepalive_requests 1000000; client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s;
+	uwsgi_temp_path %[1]s; scgi_temp_path %[1]s;
+	server { listen 127.0.0.1:8443 ssl http2; ssl_certificate %[2]s; ssl_certificate_key %[3]s; location / { return 200 "hello"; } } }`
+		file := filepath.Join(dir, "conf")
+		tr.must(os.WriteFile(file, fmt.Appendf(nil, config, dir, certFile, keyFile), 0o600))
+		nginx := exec.Command("nginx", "-e", filepath.Join(dir, "error"), "-c", file)
+		tr.must(netns.Do(place.ns, nginx.Start))
+		tr.cleanup(func() {
+			_ = nginx.Process.Signal(unix.SIGTERM)
+			_ = nginx.Wait()
+		})
+		load := func(connections, requests int) {
+			cmd := exec.Command("h2load", "-c", fmt.Sprint(connections), "-m", "5", "-n", fmt.Sprint(requests), "https://127.0.0.1:8443/")
+			var out []byte
+			tr.must(netns.Do(place.ns, func() (err error) { out, err = cmd.Output(); return err }))
+			if !strings.Contains(string(out), fmt.Sprintf(" %d succeeded", requests)) {
+				tr.t.Fatalf("%s", out)
+			}
+		}
+		tr.record(request.Options{})
+		for deadline := time.Now().Add(15 * time.Second); tr.streams.Load() == 0; time.Sleep(100 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				tr.t.Fatal("nginx speaks HTTP/2, and none was distinguished")
+			}
+			load(1, 5)
+		}
+		time.Sleep(settle)
+		began := time.Now().UnixNano()
+		load(4, 2000)
+		load(20, 100)
+		time.Sleep(settle)
+		tr.finish()
+		for _, side := range []observe.Side{observe.Served, observe.Called} {
+			streams := 0
+			for _, r := range tr.of(side) {
+				switch {
+				case r.StartNS < began:
+				case r.Flags&observe.FlagMultiplexed == 0 || r.Status != observe.StatusOK || r.HTTP != 200:
+					tr.errorf("%s: %s", side, describe(r, r.StartNS))
+				default:
+					streams++
+				}
+			}
+			if streams != 2100 {
+				tr.errorf("%s: %d streams, want 2100", side, streams)
+			}
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package request
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/features"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/slowray/slowray/internal/bpf"
+	"github.com/slowray/slowray/internal/sense/tlslib"
+)
+
+// registers are where arguments and results lie in struct pt_regs.
+var registers = map[string]struct {
+	args   [4]uint32
+	result uint32
+}{
+	"amd64": {[4]uint32{112, 104, 96, 88}, 80}, // DI, SI, DX, CX; AX
+	"arm64": {[4]uint32{0, 8, 16, 24}, 0},
+}
+
+func (r *Recorder) loadClear() error {
+	if err := bpf.HaveLoops(); err != nil {
+		return err
+	}
+	here, ok := registers[runtime.GOARCH]
+	if !ok {
+		return errors.New("not on this architecture")
+	}
+	spec, err := bpf.LoadClear()
+	if err != nil {
+		return err
+	}
+	c := &r.clear
+	if c.multi = features.HaveBPFLinkUprobeMulti() == nil; c.multi {
+		spec.Programs[bpf.ClearProgClearEnter].AttachType = ebpf.AttachTraceUprobeMulti
+		spec.Programs[bpf.ClearProgClearLeave].AttachType = ebpf.AttachTraceUprobeMulti
+	}
+	for name, value := range map[string]any{bpf.ClearVarRegArgs: here.args, bpf.ClearVarRegResult: here.result} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	if err := r.loadStreams(spec, &c.objects); err != nil {
+		return err
+	}
+	c.loaded = true
+	c.duty.price = r.measureProbe()
+	r.doLess()
+	return nil
+}
+
+// attach watches functions of a library: first where they are left, so that no call that is
+// seen to begin is not seen to end.
+func (c *clearSide) attach(l *library, which func(tlslib.Kind) bool) (links []io.Closer, err error) {
+	ex, err := link.OpenExecutable(l.file.Path())
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			closeAll(links)
+			links = nil
+		}
+	}()
+	for _, program := range []*ebpf.Program{c.objects.ClearLeave, c.objects.ClearEnter} {
+		var at link.UprobeMultiOptions
+		for _, s := range l.file.Sites {
+			if !which(s.Kind) {
+				continue
+			}
+			places := []uint64{s.Entry}
+			if program == c.objects.ClearLeave {
+				places = s.Exits
+			}
+			for _, place := range places {
+				at.Addresses = append(at.Addresses, place)
+				at.Cookies = append(at.Cookies, uint64(s.Kind)|l.number<<8)
+			}
+		}
+		if c.multi && len(at.Addresses) > 0 {
+			l, err := ex.UprobeMulti(nil, program, &at)
+			if err != nil {
+				return links, err
+			}
+			links = append(links, l)
+			continue
+		}
+		for i, address := range at.Addresses {
+			l, err := ex.Uprobe("", program, &link.UprobeOptions{Address: address, Cookie: at.Cookies[i]})
+			if err != nil {
+				return links, err
+			}
+			links = append(links, l)
+		}
+	}
+	return links, nil
+}
