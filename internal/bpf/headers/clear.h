@@ -40,7 +40,7 @@ struct {
 /* Which owner a socket has, by the socket's address. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
+	__uint(max_entries, 4096);
 	__type(key, __u64);
 	__type(value, struct owner);
 } owners SEC(".maps");

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -353,10 +354,13 @@ func (r *Recorder) endAll(libraries []*library) {
 	c.sockets = nil
 }
 
+// closeAll closes links at once: each waits for the kernel to let go of its program.
 func closeAll(links []io.Closer) {
+	var all sync.WaitGroup
 	for _, l := range links {
-		l.Close()
+		all.Go(func() { l.Close() })
 	}
+	all.Wait()
 }
 
 func (c *clearSide) close() {
@@ -365,14 +369,13 @@ func (c *clearSide) close() {
 		libraries = append(libraries, (<-c.working).libraries...)
 		c.working = nil
 	}
+	links := c.sockets
 	for _, l := range libraries {
-		closeAll(l.protocol)
-		closeAll(l.all)
-		l.file.Close()
+		links = append(append(links, l.protocol...), l.all...)
+		defer l.file.Close()
 	}
-	c.libraries = nil
-	closeAll(c.sockets)
-	c.sockets = nil
+	closeAll(links)
+	c.libraries, c.sockets = nil, nil
 	if c.loaded {
 		c.objects.Close()
 	}
