@@ -114,7 +114,11 @@ int clear_enter(void *ctx)
 	__sync_fetch_and_add(&hits, 1);
 	if (function == FREE) {
 		struct owner o = { register_at(ctx, reg_args[0]), bpf_get_current_pid_tgid() >> 32 };
+		struct session *s = bpf_map_lookup_elem(&sessions, &o);
+		struct multiplexed *m = s ? place_as(&o, s, RESERVED) : 0;
 
+		if (m)
+			free_place(m);
 		bpf_map_delete_elem(&sessions, &o);
 		return 0;
 	}

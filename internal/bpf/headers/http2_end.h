@@ -65,9 +65,9 @@ int BPF_PROG(http2_closed, struct sock *sk, int old, int new)
 	if (sent && !all.m->owner)
 		return 0;
 	bpf_loop(STREAMS, close_stream, &all, 0);
-	free_all(all.m);
+	drop_streams(all.m);
 	if (new == TCP_CLOSE)
-		all.m->taken = 0;
+		all.m->taken = FREE_PLACE;
 	return 0;
 }
 
@@ -87,8 +87,7 @@ static __always_inline int flush_streams(struct seq_file *seq, struct sock *sk)
 		if (c && place) {
 			c->proto = PROTO_SEALED;
 			c->share = UNCOUNTED; /* what is under way now */
-			free_all(all.m);
-			all.m->taken = 0;
+			free_place(all.m);
 			*place = 0;
 		}
 		return 0;
