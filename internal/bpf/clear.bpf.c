@@ -322,7 +322,7 @@ int BPF_PROG(clear_received, struct sock *sk)
 			return 0;
 		}
 		s->direct = 1;
-		if (s->place && s->sk != (__u64)sk)
+		if (streams_of(&o, s) && s->sk != (__u64)sk)
 			forget(&o, s);
 		if (!streams_of(&o, s))
 			bind(&o, sk, tp, c);

@@ -246,6 +246,14 @@ func (c *clearSide) opaque(pid int) (by string, is bool) {
 	return p.other, p.other != ""
 }
 
+// mistaken is how many connections were taken for another one.
+func (c *clearSide) mistaken() (n uint64) {
+	if c.loaded {
+		_ = c.objects.Contradictions.Get(&n) // one that cannot be read counts nothing
+	}
+	return n
+}
+
 // opaques are the processes that are known to be, and what encrypts there.
 func (c *clearSide) opaques() map[int]string {
 	var all map[int]string

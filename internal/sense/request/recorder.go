@@ -57,6 +57,7 @@ type Stats struct {
 	Unfollowed     uint64         // requests, and calls, that were not followed: no kernel memory, or over 20,000 connections
 	Streams        uint64         // requests of HTTP/2, more than 128 at once on a connection, and connections, more than 1,024 at once, that were not told apart
 	Frames         uint64         // of HTTP/2 under TLS, by their length, that ask for nothing: taken for no request
+	Mistaken       uint64         // connections under TLS that were taken for another one, for a while
 	Weight         uint32         // how many requests a record stands for now: 1 = all are recorded
 	Follow         uint32         // one of so many connections is followed now
 	Split          uint32         // one of so many requests of those is followed from thread to thread now
@@ -319,7 +320,7 @@ func (r *Recorder) Stats() Stats {
 	_ = r.objects.LostEndpoints.Get(&s.OtherEndpoints)
 	_ = r.objects.LostWork.Get(&s.Unfollowed)
 	s.Streams = r.lostOfStreams()
-	s.Missed, s.Frames = r.missed(), r.sealed.left
+	s.Missed, s.Frames, s.Mistaken = r.missed(), r.sealed.left, r.clear.mistaken()
 	less := r.governor.less
 	s.Weight, s.Follow, s.Split = 1<<(less.record+less.follow), 1<<less.follow, 1<<less.split
 	s.CPU = r.governor.used()

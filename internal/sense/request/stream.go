@@ -352,5 +352,6 @@ func (u *Subscription) Stats() Stats {
 	now.Missed -= was.Missed
 	now.Unfollowed -= was.Unfollowed
 	now.Streams -= min(now.Streams, was.Streams) // begins anew when nothing of HTTP/2 was seen for long
+	now.Mistaken -= was.Mistaken
 	return now
 }
