@@ -27,8 +27,8 @@
 #include "headers/connection.h"
 #include "headers/record.h"
 #include "headers/http2_frame.h"
-#include "headers/http2_stream.h"
 #include "headers/header_block.h"
+#include "headers/http2_stream.h"
 
 #define load(at, off, to, n) bpf_probe_read_user(to, n, (at)->bytes + (off))
 
@@ -115,7 +115,11 @@ int clear_enter(void *ctx)
 	__sync_fetch_and_add(&hits, 1);
 	if (function == FREE) {
 		struct owner o = { register_at(ctx, reg_args[0]), bpf_get_current_pid_tgid() >> 32 };
+		struct session *s = bpf_map_lookup_elem(&sessions, &o);
+		struct multiplexed *m = s ? place_as(&o, s, RESERVED) : 0;
 
+		if (m)
+			free_place(m);
 		bpf_map_delete_elem(&sessions, &o);
 		return 0;
 	}
@@ -319,7 +323,7 @@ int BPF_PROG(clear_received, struct sock *sk)
 			return 0;
 		}
 		s->direct = 1;
-		if (s->place && s->sk != (__u64)sk)
+		if (streams_of(&o, s) && s->sk != (__u64)sk)
 			forget(&o, s);
 		if (!streams_of(&o, s))
 			bind(&o, sk, tp, c);

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -245,6 +246,14 @@ func (c *clearSide) opaque(pid int) (by string, is bool) {
 	return p.other, p.other != ""
 }
 
+// mistaken is how many connections were taken for another one.
+func (c *clearSide) mistaken() (n uint64) {
+	if c.loaded {
+		_ = c.objects.Contradictions.Get(&n) // one that cannot be read counts nothing
+	}
+	return n
+}
+
 // opaques are the processes that are known to be, and what encrypts there.
 func (c *clearSide) opaques() map[int]string {
 	var all map[int]string
@@ -353,10 +362,13 @@ func (r *Recorder) endAll(libraries []*library) {
 	c.sockets = nil
 }
 
+// closeAll closes links at once: each waits for the kernel to let go of its program.
 func closeAll(links []io.Closer) {
+	var all sync.WaitGroup
 	for _, l := range links {
-		l.Close()
+		all.Go(func() { l.Close() })
 	}
+	all.Wait()
 }
 
 func (c *clearSide) close() {
@@ -365,14 +377,13 @@ func (c *clearSide) close() {
 		libraries = append(libraries, (<-c.working).libraries...)
 		c.working = nil
 	}
+	links := c.sockets
 	for _, l := range libraries {
-		closeAll(l.protocol)
-		closeAll(l.all)
-		l.file.Close()
+		links = append(append(links, l.protocol...), l.all...)
+		defer l.file.Close()
 	}
-	c.libraries = nil
-	closeAll(c.sockets)
-	c.sockets = nil
+	closeAll(links)
+	c.libraries, c.sockets = nil, nil
 	if c.loaded {
 		c.objects.Close()
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestFind: functions of OpenSSL that Python has loaded, once; and what a program is told to
-// encrypt with that has none.
+// TestFind: functions of OpenSSL that Python has loaded, once; and what is said to
+// encrypt where there are none.
 func TestFind(t *testing.T) {
 	var f Finder
 	p, err := f.Find(context.Background(), os.Getpid())
