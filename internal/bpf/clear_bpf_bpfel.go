@@ -29,9 +29,11 @@ const (
 	ClearMapReadUpTo         = "read_up_to"
 	ClearMapRecords          = "records"
 	ClearMapRings            = "rings"
+	ClearMapSearches         = "searches"
 	ClearMapSessions         = "sessions"
 	ClearProgClearArrived    = "clear_arrived"
 	ClearProgClearEnter      = "clear_enter"
+	ClearProgClearGo         = "clear_go"
 	ClearProgClearLeave      = "clear_leave"
 	ClearProgClearReceived   = "clear_received"
 	ClearProgHttp2Closed     = "http2_closed"
@@ -42,7 +44,7 @@ const (
 	ClearVarContradictions   = "contradictions"
 	ClearVarCpus             = "cpus"
 	ClearVarEnding           = "ending"
-	ClearVarEpoch            = "epoch"
+	ClearVarEpochs           = "epochs"
 	ClearVarFollowMask       = "follow_mask"
 	ClearVarFollowReach      = "follow_reach"
 	ClearVarFollowSends      = "follow_sends"
@@ -61,6 +63,9 @@ const (
 	ClearVarNextPlace        = "next_place"
 	ClearVarOrderedStores    = "ordered_stores"
 	ClearVarRegArgs          = "reg_args"
+	ClearVarRegG             = "reg_g"
+	ClearVarRegGo            = "reg_go"
+	ClearVarRegGoSp          = "reg_go_sp"
 	ClearVarRegResult        = "reg_result"
 	ClearVarSampleMask       = "sample_mask"
 	ClearVarSendingSeen      = "sending_seen"
@@ -73,6 +78,7 @@ const (
 	ClearVarUnderWay         = "under_way"
 	ClearVarUnfinishedNs     = "unfinished_ns"
 	ClearVarWantPorts        = "want_ports"
+	ClearVarWatchesGo        = "watches_go"
 	ClearVarWithClosed       = "with_closed"
 	ClearVarWithLabels       = "with_labels"
 )
@@ -121,6 +127,7 @@ type ClearSpecs struct {
 type ClearProgramSpecs struct {
 	ClearArrived    *ebpf.ProgramSpec `ebpf:"clear_arrived"`
 	ClearEnter      *ebpf.ProgramSpec `ebpf:"clear_enter"`
+	ClearGo         *ebpf.ProgramSpec `ebpf:"clear_go"`
 	ClearLeave      *ebpf.ProgramSpec `ebpf:"clear_leave"`
 	ClearReceived   *ebpf.ProgramSpec `ebpf:"clear_received"`
 	Http2Closed     *ebpf.ProgramSpec `ebpf:"http2_closed"`
@@ -145,6 +152,7 @@ type ClearMapSpecs struct {
 	ReadUpTo   *ebpf.MapSpec `ebpf:"read_up_to"`
 	Records    *ebpf.MapSpec `ebpf:"records"`
 	Rings      *ebpf.MapSpec `ebpf:"rings"`
+	Searches   *ebpf.MapSpec `ebpf:"searches"`
 	Sessions   *ebpf.MapSpec `ebpf:"sessions"`
 }
 
@@ -157,7 +165,7 @@ type ClearVariableSpecs struct {
 	Contradictions *ebpf.VariableSpec `ebpf:"contradictions"`
 	Cpus           *ebpf.VariableSpec `ebpf:"cpus"`
 	Ending         *ebpf.VariableSpec `ebpf:"ending"`
-	Epoch          *ebpf.VariableSpec `ebpf:"epoch"`
+	Epochs         *ebpf.VariableSpec `ebpf:"epochs"`
 	FollowMask     *ebpf.VariableSpec `ebpf:"follow_mask"`
 	FollowReach    *ebpf.VariableSpec `ebpf:"follow_reach"`
 	FollowSends    *ebpf.VariableSpec `ebpf:"follow_sends"`
@@ -176,6 +184,9 @@ type ClearVariableSpecs struct {
 	NextPlace      *ebpf.VariableSpec `ebpf:"next_place"`
 	OrderedStores  *ebpf.VariableSpec `ebpf:"ordered_stores"`
 	RegArgs        *ebpf.VariableSpec `ebpf:"reg_args"`
+	RegG           *ebpf.VariableSpec `ebpf:"reg_g"`
+	RegGo          *ebpf.VariableSpec `ebpf:"reg_go"`
+	RegGoSp        *ebpf.VariableSpec `ebpf:"reg_go_sp"`
 	RegResult      *ebpf.VariableSpec `ebpf:"reg_result"`
 	SampleMask     *ebpf.VariableSpec `ebpf:"sample_mask"`
 	SendingSeen    *ebpf.VariableSpec `ebpf:"sending_seen"`
@@ -188,6 +199,7 @@ type ClearVariableSpecs struct {
 	UnderWay       *ebpf.VariableSpec `ebpf:"under_way"`
 	UnfinishedNs   *ebpf.VariableSpec `ebpf:"unfinished_ns"`
 	WantPorts      *ebpf.VariableSpec `ebpf:"want_ports"`
+	WatchesGo      *ebpf.VariableSpec `ebpf:"watches_go"`
 	WithClosed     *ebpf.VariableSpec `ebpf:"with_closed"`
 	WithLabels     *ebpf.VariableSpec `ebpf:"with_labels"`
 }
@@ -225,6 +237,7 @@ type ClearMaps struct {
 	ReadUpTo   *ebpf.Map `ebpf:"read_up_to"`
 	Records    *ebpf.Map `ebpf:"records"`
 	Rings      *ebpf.Map `ebpf:"rings"`
+	Searches   *ebpf.Map `ebpf:"searches"`
 	Sessions   *ebpf.Map `ebpf:"sessions"`
 }
 
@@ -243,6 +256,7 @@ func (m *ClearMaps) Close() error {
 		m.ReadUpTo,
 		m.Records,
 		m.Rings,
+		m.Searches,
 		m.Sessions,
 	)
 }
@@ -256,7 +270,7 @@ type ClearVariables struct {
 	Contradictions *ebpf.Variable `ebpf:"contradictions"`
 	Cpus           *ebpf.Variable `ebpf:"cpus"`
 	Ending         *ebpf.Variable `ebpf:"ending"`
-	Epoch          *ebpf.Variable `ebpf:"epoch"`
+	Epochs         *ebpf.Variable `ebpf:"epochs"`
 	FollowMask     *ebpf.Variable `ebpf:"follow_mask"`
 	FollowReach    *ebpf.Variable `ebpf:"follow_reach"`
 	FollowSends    *ebpf.Variable `ebpf:"follow_sends"`
@@ -275,6 +289,9 @@ type ClearVariables struct {
 	NextPlace      *ebpf.Variable `ebpf:"next_place"`
 	OrderedStores  *ebpf.Variable `ebpf:"ordered_stores"`
 	RegArgs        *ebpf.Variable `ebpf:"reg_args"`
+	RegG           *ebpf.Variable `ebpf:"reg_g"`
+	RegGo          *ebpf.Variable `ebpf:"reg_go"`
+	RegGoSp        *ebpf.Variable `ebpf:"reg_go_sp"`
 	RegResult      *ebpf.Variable `ebpf:"reg_result"`
 	SampleMask     *ebpf.Variable `ebpf:"sample_mask"`
 	SendingSeen    *ebpf.Variable `ebpf:"sending_seen"`
@@ -287,6 +304,7 @@ type ClearVariables struct {
 	UnderWay       *ebpf.Variable `ebpf:"under_way"`
 	UnfinishedNs   *ebpf.Variable `ebpf:"unfinished_ns"`
 	WantPorts      *ebpf.Variable `ebpf:"want_ports"`
+	WatchesGo      *ebpf.Variable `ebpf:"watches_go"`
 	WithClosed     *ebpf.Variable `ebpf:"with_closed"`
 	WithLabels     *ebpf.Variable `ebpf:"with_labels"`
 }
@@ -297,6 +315,7 @@ type ClearVariables struct {
 type ClearPrograms struct {
 	ClearArrived    *ebpf.Program `ebpf:"clear_arrived"`
 	ClearEnter      *ebpf.Program `ebpf:"clear_enter"`
+	ClearGo         *ebpf.Program `ebpf:"clear_go"`
 	ClearLeave      *ebpf.Program `ebpf:"clear_leave"`
 	ClearReceived   *ebpf.Program `ebpf:"clear_received"`
 	Http2Closed     *ebpf.Program `ebpf:"http2_closed"`
@@ -308,6 +327,7 @@ func (p *ClearPrograms) Close() error {
 	return _ClearClose(
 		p.ClearArrived,
 		p.ClearEnter,
+		p.ClearGo,
 		p.ClearLeave,
 		p.ClearReceived,
 		p.Http2Closed,
