@@ -25,6 +25,7 @@ struct session {
 	__u64 sk; /* the address of its socket, as far as is known; never followed */
 	__u32 place; /* of its streams, plus 1; 0 = none yet */
 	__u32 in, out; /* clear bytes that passed since */
+	__u32 epoch; /* Go: in which its socket was looked for */
 	__u8 http2; /* it speaks HTTP/2 */
 	__u8 direct; /* it reads the socket itself */
 	__u8 agreed; /* how often bytes of sk were followed by clear bytes of this owner */
@@ -47,10 +48,6 @@ struct {
 
 __u64 contradictions; /* owners whose socket turned out to be another one: forgotten */
 
-/* It changes when functions begin to be watched, and are watched no more: calls that are
- * under way are seen by half, and what passes meanwhile nobody sees. */
-__u32 epoch;
-
 /* Functions are watched a part of the time only where that costs much: what begins in it
  * stands for 2^clear_share. At its end nothing begins any more, but what is under way may
  * end. */
@@ -60,6 +57,12 @@ __u8 ending;
 /* Files with functions that are watched, and what of HTTP/2 each has seen. */
 #define LIBRARIES 64
 __u64 http2_by[LIBRARIES];
+
+/* It changes when a file's functions begin to be watched, and are watched no more: calls that
+ * are under way are seen by half, and what passes meanwhile nobody sees. */
+__u32 epochs[LIBRARIES];
+
+static __always_inline __u32 epoch_of(__u8 library) { return epochs[library & (LIBRARIES - 1)]; }
 
 /* The streams of an owner, or 0. Its place may be another's by now. */
 static __always_inline struct multiplexed *place_as(const struct owner *o, const struct session *s, __u32 as)
@@ -85,7 +88,7 @@ static __always_inline struct multiplexed *reserve_place(const struct owner *o, 
 	m->owner = o->object;
 	m->pid = o->tgid;
 	m->side = CALLED;
-	m->epoch = epoch;
+	m->epoch = 0; /* the first bytes tell */
 	m->hash = 0;
 	s->in = s->out = 0;
 	return m;
@@ -144,8 +147,8 @@ static __noinline int saw_clear(struct owner *o, struct clear *b)
 		at.m = preface && !b->in ? reserve_place(o, s) : place_as(o, s, RESERVED);
 	if (!at.m)
 		return 0;
-	if (at.m->epoch != epoch) {
-		at.m->epoch = epoch;
+	if (at.m->epoch != epoch_of(b->library)) {
+		at.m->epoch = epoch_of(b->library);
 		at.m->asking.known = at.m->answering.known = 0;
 		drop_streams(at.m);
 	}
@@ -207,7 +210,7 @@ static __noinline int bind(struct owner *o, struct sock *sk, struct tcp_sock *tp
 		return 0;
 	}
 	m->asking.known = m->answering.known = 0;
-	m->epoch = epoch;
+	m->epoch = 0; /* the first bytes tell */
 	m->owner = o->object;
 	m->pid = o->tgid;
 	s->sk = (__u64)sk;

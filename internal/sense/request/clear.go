@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -34,6 +35,9 @@ const (
 	maxClearProcesses, maxLooks = 4096, 16
 )
 
+// self is not watched: what it asks for itself is nobody's request.
+var self = os.Getpid()
+
 // clearSide tells the requests of HTTP/2 connections under TLS apart, by probes at the
 // functions of the library that encrypts them (clear.bpf.c).
 //
@@ -55,8 +59,8 @@ type clearSide struct {
 	finder    tlslib.Finder
 	working   chan found // nil while nobody works
 	next      time.Time
+	epochs    [maxLibraries]uint32 // how often functions of each began to be watched, or ended
 	judged    time.Time
-	epoch     uint32
 	duty      duty
 }
 
@@ -101,10 +105,13 @@ func (c *clearSide) want(pid int, overlapped bool) {
 			c.processes = map[int]*clearProcess{}
 		}
 		p = &clearProcess{pid: pid}
+		if pid == self {
+			p.other = "slowray's own TLS"
+		}
 		c.processes[pid] = p
 	}
 	p.sealed, p.overlapped = true, p.overlapped || overlapped
-	if len(c.waiting) < maxLooks && (p.looked.IsZero() || overlapped && time.Since(p.looked) > clearAgain) {
+	if len(c.waiting) < maxLooks && pid != self && (p.looked.IsZero() || overlapped && time.Since(p.looked) > clearAgain) {
 		p.looked = time.Now()
 		c.waiting = append(c.waiting, p)
 	}
@@ -281,7 +288,7 @@ func (c *clearSide) find(processes []*clearProcess) found {
 		for _, file := range p.Files {
 			l := &library{file: file, number: uint64(len(c.libraries) + len(f.libraries)), since: time.Now()}
 			if l.number < maxLibraries {
-				l.protocol, l.err = c.attach(l, func(k tlslib.Kind) bool { return k == tlslib.Protocol })
+				l.protocol, l.err = c.attach(l, tlslib.Kind.OncePerConnection)
 			} else {
 				l.err = fmt.Errorf("more than %d libraries", maxLibraries)
 			}
@@ -305,7 +312,7 @@ func (c *clearSide) beginAll(libraries []*library) {
 	if len(attach) == 0 {
 		return
 	}
-	c.newEpoch()
+	c.newEpoch(attach...)
 	if c.sockets == nil {
 		for _, p := range []*ebpf.Program{c.objects.Http2Closed, c.objects.ClearReceived, c.objects.ClearArrived} {
 			if l, err := link.AttachTracing(link.TracingOptions{Program: p}); err == nil {
@@ -315,7 +322,7 @@ func (c *clearSide) beginAll(libraries []*library) {
 	}
 	for _, l := range attach {
 		if l.all == nil {
-			l.all, l.err = c.attach(l, func(k tlslib.Kind) bool { return k != tlslib.Protocol })
+			l.all, l.err = c.attach(l, func(k tlslib.Kind) bool { return !k.OncePerConnection() })
 		}
 	}
 	c.duty.begun(&c.objects)
@@ -326,14 +333,18 @@ func (c *clearSide) rest() {
 	for _, l := range c.libraries {
 		closeAll(l.all)
 		l.all = nil
+		c.newEpoch(l)
 	}
-	c.newEpoch()
 }
 
-// newEpoch says that some functions were not watched, or are no more.
-func (c *clearSide) newEpoch() {
-	c.epoch++
-	_ = c.objects.Epoch.Set(c.epoch) // mapped memory: it cannot fail
+// newEpoch says that functions of libraries were not watched, or are no more.
+func (c *clearSide) newEpoch(libraries ...*library) {
+	for _, l := range libraries {
+		if l.number < maxLibraries {
+			c.epochs[l.number]++
+		}
+	}
+	_ = c.objects.Epochs.Set(c.epochs) // mapped memory: it cannot fail
 }
 
 // endAll watches them no more: all connections that are distinguished are the recorder's again,
@@ -347,7 +358,7 @@ func (r *Recorder) endAll(libraries []*library) {
 		closeAll(l.all)
 		l.all, l.watched = nil, false
 	}
-	c.newEpoch()
+	c.newEpoch(libraries...)
 	if c.objects.GiveBack.Set(uint8(1)) == nil {
 		// What is not given back has no requests until it is closed.
 		_ = r.look(c.objects.Http2Flush, c.objects.PlaceOf)
