@@ -19,7 +19,7 @@ import (
 )
 
 // TestStreamsOfNginx: every stream of nginx and of the client that calls it, also of
-// connections that carry a few only.
+// connections that carry a few only, with its label and trace.
 func TestStreamsOfNginx(t *testing.T) {
 	for _, name := range []string{"nginx", "h2load"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -42,15 +42,17 @@ http { access_log %[1]s/log; keepalive_requests 1000000; client_body_temp_path %
 			_ = nginx.Process.Signal(unix.SIGTERM)
 			_ = nginx.Wait()
 		})
+		const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+		trace, _ := observe.ParseTraceparent(parent)
 		load := func(connections, requests int) {
-			cmd := exec.Command("h2load", "-c", fmt.Sprint(connections), "-m", "5", "-n", fmt.Sprint(requests), "https://127.0.0.1:8443/")
+			cmd := exec.Command("h2load", "-c", fmt.Sprint(connections), "-m", "5", "-n", fmt.Sprint(requests), "-H", "traceparent: "+parent, "https://127.0.0.1:8443/")
 			var out []byte
 			tr.must(netns.Do(place.ns, func() (err error) { out, err = cmd.Output(); return err }))
 			if !strings.Contains(string(out), fmt.Sprintf(" %d succeeded", requests)) {
 				tr.t.Fatalf("%s", out)
 			}
 		}
-		tr.record(request.Options{})
+		tr.record(request.Options{Labels: true})
 		for deadline := time.Now().Add(15 * time.Second); tr.streams.Load() == 0; time.Sleep(100 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				tr.t.Fatal("nginx speaks HTTP/2, and none was distinguished")
@@ -68,7 +70,8 @@ http { access_log %[1]s/log; keepalive_requests 1000000; client_body_temp_path %
 			for _, r := range tr.of(side) {
 				switch {
 				case r.StartNS < began:
-				case r.Flags&observe.FlagMultiplexed == 0 || r.Status != observe.StatusOK || r.HTTP != 200:
+				case r.Flags&observe.FlagMultiplexed == 0 || r.Status != observe.StatusOK || r.HTTP != 200,
+					r.Label != "GET /" || r.Trace != trace:
 					tr.errorf("%s: %s", side, describe(r, r.StartNS))
 				default:
 					streams++
