@@ -31,6 +31,12 @@ const (
 	maxLibraries = 64
 	// maxProcesses bounds those that are known, maxLooks those that are looked at at once.
 	maxClearProcesses, maxLooks = 4096, 16
+	// lookWall is after how long looking at processes goes on later: meanwhile nothing is
+	// judged. lookPace is how much longer it rests than it took.
+	lookWall, lookPace = time.Second, 4
+	// unusedEvery is how often libraries that no process has any more are given up, where
+	// there are many.
+	unusedEvery = 10 * time.Second
 )
 
 // clearSide tells the requests of HTTP/2 connections under TLS apart, by probes at the
@@ -53,7 +59,11 @@ type clearSide struct {
 	libraries map[tlslib.ID]*library
 	finder    tlslib.Finder
 	working   chan found // nil while nobody works
+	cancel    context.CancelFunc
 	next      time.Time
+	look      time.Time // no process is looked at before
+	unused    time.Time
+	full      bool // it was said that there are too many libraries
 	judged    time.Time
 	epoch     uint32
 	duty      duty
@@ -73,6 +83,9 @@ type clearProcess struct {
 type found struct {
 	libraries []*library
 	files     map[*clearProcess]tlslib.Process
+	later     []*clearProcess // that were not looked at
+	took      time.Duration
+	full      bool
 }
 
 // library is a file with functions of TLS.
@@ -126,7 +139,13 @@ func (r *Recorder) tellClear(now time.Time) {
 		return
 	}
 	c.next = now.Add(dutyEvery)
-	var begin, end []*library
+	var begin, end, unused []*library
+	if c.loaded && now.Sub(c.unused) >= unusedEvery {
+		c.unused = now
+		if len(c.libraries) > maxLibraries/2 {
+			unused = c.giveUp(running)
+		}
+	}
 	if c.loaded && now.Sub(c.judged) >= clearEvery {
 		c.judged = now
 		var seen [maxLibraries]uint64
@@ -141,7 +160,11 @@ func (r *Recorder) tellClear(now time.Time) {
 		step = c.duty.look(now, open, r.probeCost)
 		c.duty.tell(&c.objects)
 	}
-	if len(c.waiting)+len(begin)+len(end) == 0 && step == dutyStays {
+	var waiting []*clearProcess
+	if !now.Before(c.look) {
+		waiting, c.waiting = c.waiting, nil
+	}
+	if len(waiting)+len(begin)+len(end)+len(unused) == 0 && step == dutyStays {
 		return
 	}
 	if !c.loaded {
@@ -151,13 +174,18 @@ func (r *Recorder) tellClear(now time.Time) {
 			return
 		}
 	}
-	waiting := c.waiting
-	c.waiting = nil
 	working := make(chan found, 1)
 	c.working = working
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
 	go func() {
-		r.endAll(end)
-		f := c.find(waiting)
+		defer cancel()
+		r.endAll(append(end, unused...))
+		for _, l := range unused {
+			l.close()
+			c.finder.Forget(l.file.ID)
+		}
+		f := c.find(ctx, waiting)
 		c.beginAll(append(begin, f.libraries...))
 		switch step {
 		case dutyRests:
@@ -219,8 +247,14 @@ func (c *clearSide) judge(now time.Time, seen *[maxLibraries]uint64) (begin, end
 // takeOver takes what was found, and tells what cannot be watched.
 func (r *Recorder) takeOver(f found) {
 	c := &r.clear
+	c.look = time.Now().Add(lookPace * f.took)
+	c.waiting = append(f.later, c.waiting...)
 	for is, p := range f.files {
 		is.files, is.other = p.IDs, p.Other
+	}
+	if f.full && !c.full {
+		c.full = true
+		r.missing = append(r.missing, fmt.Sprintf("single requests of HTTP/2 under TLS by some processes: they have more than %d libraries", maxLibraries))
 	}
 	for _, l := range f.libraries {
 		if l.err != nil {
@@ -257,29 +291,6 @@ func (c *clearSide) opaques() map[int]string {
 		}
 	}
 	return all
-}
-
-// find looks for libraries in the files of processes, and watches which protocol their
-// connections agree on.
-func (c *clearSide) find(processes []*clearProcess) found {
-	f := found{files: map[*clearProcess]tlslib.Process{}}
-	for _, is := range processes {
-		p, err := c.finder.Find(context.Background(), is.pid)
-		if err != nil {
-			continue // it is gone, or its files are more than can be read
-		}
-		f.files[is] = p
-		for _, file := range p.Files {
-			l := &library{file: file, number: uint64(len(c.libraries) + len(f.libraries)), since: time.Now()}
-			if l.number < maxLibraries {
-				l.protocol, l.err = c.attach(l, func(k tlslib.Kind) bool { return k == tlslib.Protocol })
-			} else {
-				l.err = fmt.Errorf("more than %d libraries", maxLibraries)
-			}
-			f.libraries = append(f.libraries, l)
-		}
-	}
-	return f
 }
 
 // beginAll watches all functions of libraries, and of those that are watched already.
@@ -359,16 +370,21 @@ func closeAll(links []io.Closer) {
 	}
 }
 
+func (l *library) close() {
+	closeAll(l.protocol)
+	closeAll(l.all)
+	l.file.Close()
+}
+
 func (c *clearSide) close() {
 	libraries := slices.Collect(maps.Values(c.libraries))
 	if c.working != nil {
+		c.cancel()
 		libraries = append(libraries, (<-c.working).libraries...)
 		c.working = nil
 	}
 	for _, l := range libraries {
-		closeAll(l.protocol)
-		closeAll(l.all)
-		l.file.Close()
+		l.close()
 	}
 	c.libraries = nil
 	closeAll(c.sockets)
