@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -60,7 +61,10 @@ func (c *fleetWatchCmd) Run(ctx context.Context, s *streams) error {
 	w, err := c.learn(ctx, archive, alerts, progress, &tell)
 	progress.Clear()
 	if err != nil {
-		if ctx.Err() != nil {
+		switch {
+		case c.For != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+			return fmt.Errorf("fleet watch: the archive did not answer within %s", *c.For)
+		case ctx.Err() != nil:
 			return nil
 		}
 		return fmt.Errorf("fleet watch: %w", advised(err))

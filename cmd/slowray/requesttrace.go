@@ -37,7 +37,7 @@ func (h *hops) write(s *streams, trace observe.TraceMatch) error {
 		fmt.Fprintf(s.err, "slowray: %s requests of these traces are left out: no more than %s are put in order\n", figure.Count(h.more), figure.Count(len(h.list)))
 	}
 	if len(h.list) == 0 {
-		fmt.Fprintf(s.err, "slowray: no request carried trace %s: services have to pass traceparent on, not under TLS\n", trace)
+		fmt.Fprintf(s.err, "slowray: no request that was recorded carried trace %s: services have to pass traceparent on, not under TLS\n", trace)
 		return nil
 	}
 	err := waterfall.Text(s.out, waterfall.Traces(h.list), terminalStyle(s.out))

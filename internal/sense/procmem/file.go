@@ -42,27 +42,43 @@ func (r RootDir) Open(name string) (*os.File, error) {
 // where the process sees it, and when it was deleted or another one put in its
 // place, through the mapping. It opens nothing but regular files, and never
 // blocks; who owns the process may still change what is in the file.
+//
+// Another one in its place may have its number, in another file system. Some file systems
+// (btrfs) say another device of a file than of its mapping, so a file whose device differs
+// is the second choice.
 func OpenFile(proc string, pid int, m *Mapping) (*os.File, error) {
+	var second *os.File
 	name, deleted := strings.CutSuffix(m.Path, " (deleted)")
 	if strings.HasPrefix(name, "/") && !deleted {
 		if f, err := Root(proc, pid).Open(name); err == nil {
-			if inodeOf(f) == m.Inode {
+			device, inode := identityOf(f)
+			switch {
+			case inode != m.Inode:
+				f.Close()
+			case m.Device == "" || device == m.Device:
 				return f, nil
+			default:
+				second = f
 			}
-			f.Close()
 		}
 	}
 	f, err := Root(proc, pid).OpenLink(filepath.Join(proc, fmt.Sprint(pid), "map_files", fmt.Sprintf("%x-%x", m.Start, m.End)))
-	if err != nil {
+	switch {
+	case err == nil && second != nil:
+		second.Close()
+	case err != nil && second != nil:
+		return second, nil
+	case err != nil:
 		return nil, err
 	}
 	return f.File, nil
 }
 
-func inodeOf(f *os.File) uint64 {
+// identityOf is the device of a file, as mappings have it, and its inode.
+func identityOf(f *os.File) (device string, inode uint64) {
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil {
-		return 0
+		return "", 0
 	}
-	return st.Ino
+	return fmt.Sprintf("%02x:%02x", unix.Major(st.Dev), unix.Minor(st.Dev)), st.Ino
 }

@@ -33,6 +33,12 @@ const (
 	maxLibraries = 64
 	// maxProcesses bounds those that are known, maxLooks those that are looked at at once.
 	maxClearProcesses, maxLooks = 4096, 16
+	// lookWall is after how long looking at processes goes on later: meanwhile nothing is
+	// judged. lookPace is how much longer it rests than it took.
+	lookWall, lookPace = time.Second, 4
+	// unusedEvery is how often libraries that no process has any more are given up, where
+	// there are many.
+	unusedEvery = 10 * time.Second
 )
 
 // self is not watched: what it asks for itself is nobody's request.
@@ -58,8 +64,12 @@ type clearSide struct {
 	libraries map[tlslib.ID]*library
 	finder    tlslib.Finder
 	working   chan found // nil while nobody works
+	cancel    context.CancelFunc
 	next      time.Time
 	epochs    [maxLibraries]uint32 // how often functions of each began to be watched, or ended
+	look      time.Time            // no process is looked at before
+	unused    time.Time
+	full      bool // it was said that there are too many libraries
 	judged    time.Time
 	duty      duty
 }
@@ -78,6 +88,9 @@ type clearProcess struct {
 type found struct {
 	libraries []*library
 	files     map[*clearProcess]tlslib.Process
+	later     []*clearProcess // that were not looked at
+	took      time.Duration
+	full      bool
 }
 
 // library is a file with functions of TLS.
@@ -134,7 +147,13 @@ func (r *Recorder) tellClear(now time.Time) {
 		return
 	}
 	c.next = now.Add(dutyEvery)
-	var begin, end []*library
+	var begin, end, unused []*library
+	if c.loaded && now.Sub(c.unused) >= unusedEvery {
+		c.unused = now
+		if len(c.libraries) > maxLibraries/2 {
+			unused = c.giveUp(running)
+		}
+	}
 	if c.loaded && now.Sub(c.judged) >= clearEvery {
 		c.judged = now
 		var seen [maxLibraries]uint64
@@ -149,7 +168,11 @@ func (r *Recorder) tellClear(now time.Time) {
 		step = c.duty.look(now, open, r.probeCost)
 		c.duty.tell(&c.objects)
 	}
-	if len(c.waiting)+len(begin)+len(end) == 0 && step == dutyStays {
+	var waiting []*clearProcess
+	if !now.Before(c.look) {
+		waiting, c.waiting = c.waiting, nil
+	}
+	if len(waiting)+len(begin)+len(end)+len(unused) == 0 && step == dutyStays {
 		return
 	}
 	if !c.loaded {
@@ -159,13 +182,18 @@ func (r *Recorder) tellClear(now time.Time) {
 			return
 		}
 	}
-	waiting := c.waiting
-	c.waiting = nil
 	working := make(chan found, 1)
 	c.working = working
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
 	go func() {
-		r.endAll(end)
-		f := c.find(waiting)
+		defer cancel()
+		r.endAll(append(end, unused...))
+		for _, l := range unused {
+			l.close()
+			c.finder.Forget(l.file.ID)
+		}
+		f := c.find(ctx, waiting)
 		c.beginAll(append(begin, f.libraries...))
 		switch step {
 		case dutyRests:
@@ -227,8 +255,14 @@ func (c *clearSide) judge(now time.Time, seen *[maxLibraries]uint64) (begin, end
 // takeOver takes what was found, and tells what cannot be watched.
 func (r *Recorder) takeOver(f found) {
 	c := &r.clear
+	c.look = time.Now().Add(lookPace * f.took)
+	c.waiting = append(f.later, c.waiting...)
 	for is, p := range f.files {
 		is.files, is.other = p.IDs, p.Other
+	}
+	if f.full && !c.full {
+		c.full = true
+		r.missing = append(r.missing, fmt.Sprintf("single requests of HTTP/2 under TLS by some processes: they have more than %d libraries", maxLibraries))
 	}
 	for _, l := range f.libraries {
 		if l.err != nil {
@@ -273,29 +307,6 @@ func (c *clearSide) opaques() map[int]string {
 		}
 	}
 	return all
-}
-
-// find looks for libraries in the files of processes, and watches which protocol their
-// connections agree on.
-func (c *clearSide) find(processes []*clearProcess) found {
-	f := found{files: map[*clearProcess]tlslib.Process{}}
-	for _, is := range processes {
-		p, err := c.finder.Find(context.Background(), is.pid)
-		if err != nil {
-			continue // it is gone, or its files are more than can be read
-		}
-		f.files[is] = p
-		for _, file := range p.Files {
-			l := &library{file: file, number: uint64(len(c.libraries) + len(f.libraries)), since: time.Now()}
-			if l.number < maxLibraries {
-				l.protocol, l.err = c.attach(l, tlslib.Kind.OncePerConnection)
-			} else {
-				l.err = fmt.Errorf("more than %d libraries", maxLibraries)
-			}
-			f.libraries = append(f.libraries, l)
-		}
-	}
-	return f
 }
 
 // beginAll watches all functions of libraries, and of those that are watched already.
@@ -382,9 +393,16 @@ func closeAll(links []io.Closer) {
 	all.Wait()
 }
 
+func (l *library) close() {
+	closeAll(l.protocol)
+	closeAll(l.all)
+	l.file.Close()
+}
+
 func (c *clearSide) close() {
 	libraries := slices.Collect(maps.Values(c.libraries))
 	if c.working != nil {
+		c.cancel()
 		libraries = append(libraries, (<-c.working).libraries...)
 		c.working = nil
 	}

@@ -48,3 +48,22 @@ func TestClearJudge(t *testing.T) {
 	c.want(5, true)
 	step("requests overlap", 10*time.Minute, true)
 }
+
+// TestClearGiveUp: libraries of containers that ended are given up, those of processes that
+// run are not.
+func TestClearGiveUp(t *testing.T) {
+	ids := []tlslib.ID{{Inode: 1}, {Inode: 2}, {Inode: 3}}
+	c := &clearSide{libraries: map[tlslib.ID]*library{}, processes: map[int]*clearProcess{
+		5: {pid: 5, files: ids[:1]}, 6: {pid: 6, files: ids[:2]}, 7: {pid: 7, files: ids[1:]}, 8: {pid: 8, other: "rustls"},
+	}}
+	for _, id := range ids {
+		c.libraries[id] = &library{number: id.Inode}
+	}
+	unused := c.giveUp(func(pid int) bool { return pid == 6 })
+	if len(unused) != 1 || unused[0].number != 3 || c.libraries[ids[2]] != nil || len(c.libraries) != 2 {
+		t.Errorf("given up: %+v, left: %v", unused, c.libraries)
+	}
+	if len(c.processes) != 2 || c.processes[8] == nil {
+		t.Errorf("processes that are left: %v", c.processes)
+	}
+}

@@ -71,11 +71,20 @@ type Process struct {
 	Other string  // where there are none: what encrypts, as far as can be told
 }
 
-// limits is what may be read of the files of one process.
-var limits = budget.Limits{Bytes: 512 << 20, Unpacked: 64 << 20, Nodes: 4 << 20, Wall: 10 * time.Second}
+// limits is what may be read of the files of one process, fileLimits of one of them.
+var (
+	limits     = budget.Limits{Bytes: 512 << 20, Unpacked: 64 << 20, Nodes: 4 << 20, Wall: 5 * time.Second}
+	fileLimits = budget.Limits{Wall: 2 * time.Second}
+)
 
-// maxKnown bounds what is remembered of files.
-const maxKnown = 4096
+// Bounds of what somebody may have made up: each place that is watched takes memory of the
+// kernel. Libraries have one function of a kind, which is left at some places.
+const (
+	maxKnown = 4096 // files that are remembered
+	maxFiles = 16   // of one process
+	maxSites = 32   // of a file
+	maxExits = 32   // of a function
+)
 
 // Finder remembers which files it has looked at.
 type Finder struct {
@@ -102,16 +111,19 @@ func (f *Finder) Find(ctx context.Context, pid int) (Process, error) {
 		m := &maps[i]
 		id := ID{m.Device, m.Inode}
 		v, known := f.known[id]
-		if !known {
-			file, other := open(b, pid, m)
-			if err := b.Err(); err != nil {
-				return p, fmt.Errorf("files of process %d: %w", pid, err)
-			}
+		if !known && len(p.Files) < maxFiles {
+			file, other, read := open(b.Sub(fileLimits), pid, m)
 			if file != nil {
 				p.Files = append(p.Files, file)
 			}
+			if err := b.Err(); err != nil {
+				p.forget(f)
+				return Process{}, fmt.Errorf("files of process %d: %w", pid, err)
+			}
 			v = verdict{file != nil, other}
-			f.known[id] = v
+			if read {
+				f.known[id] = v
+			}
 		}
 		p.Other = cmp.Or(p.Other, v.other)
 		if v.has {
@@ -124,6 +136,14 @@ func (f *Finder) Find(ctx context.Context, pid int) (Process, error) {
 		p.Other = cmp.Or(p.Other, "a TLS library without symbols")
 	}
 	return p, nil
+}
+
+// forget closes what was found.
+func (p *Process) forget(f *Finder) {
+	for _, file := range p.Files {
+		file.Close()
+		f.Forget(file.ID)
+	}
 }
 
 // Forget has a file looked at anew.
@@ -148,14 +168,15 @@ func executable(b *budget.Budget, pid int) ([]procmem.Mapping, error) {
 }
 
 // open opens the file of a mapping where it has functions of TLS. other is by what else
-// it may encrypt. A file that cannot be read has none.
-func open(b *budget.Budget, pid int, m *procmem.Mapping) (file *File, other string) {
+// it may encrypt. A file that cannot be read has none. One that cannot be opened, as when the
+// process has ended meanwhile, was not read: that says nothing of it.
+func open(b *budget.Budget, pid int, m *procmem.Mapping) (file *File, other string, read bool) {
 	if strings.HasPrefix(filepath.Base(m.Path), "libjvm.so") {
-		return nil, "Java's own TLS"
+		return nil, "Java's own TLS", true
 	}
 	handle, err := procmem.OpenFile("/proc", pid, m)
 	if err != nil {
-		return nil, ""
+		return nil, "", false
 	}
 	defer func() {
 		if file == nil {
@@ -164,21 +185,21 @@ func open(b *budget.Budget, pid int, m *procmem.Mapping) (file *File, other stri
 	}()
 	image, err := elffile.New(b, handle)
 	if err != nil {
-		return nil, ""
+		return nil, "", true
 	}
 	sites, rustls := openSSLSites(image)
 	switch {
 	case has(sites, Read, ReadEx) && has(sites, Write, WriteEx):
-		return &File{ID: ID{m.Device, m.Inode}, Name: m.Path, Sites: sites, handle: handle}, ""
+		return &File{ID: ID{m.Device, m.Inode}, Name: m.Path, Sites: sites, handle: handle}, "", true
 	case image.IsGo():
 		if sites, other = goSites(image); sites != nil {
 			file = &File{ID: ID{m.Device, m.Inode}, Name: m.Path, Sites: sites, handle: handle}
 		}
-		return file, other
+		return file, other, true
 	case rustls:
-		return nil, "rustls"
+		return nil, "rustls", true
 	}
-	return nil, ""
+	return nil, "", true
 }
 
 func has(sites []Site, kinds ...Kind) bool {
@@ -206,8 +227,11 @@ func openSSLSites(image *elffile.File) (sites []Site, rustls bool) {
 			if site, ok := siteOf(image, kind, s); ok {
 				sites = append(sites, site)
 			}
-			return true
+			return len(sites) <= maxSites
 		})
+	}
+	if len(sites) > maxSites {
+		return nil, rustls // it is made up
 	}
 	slices.SortFunc(sites, func(a, b Site) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Entry, b.Entry))
@@ -236,7 +260,7 @@ func siteOf(image *elffile.File, kind Kind, s *elffile.Symbol) (Site, bool) {
 		tail = tail || out
 		return out
 	})
-	if !ok || tail || len(out) == 0 || uint64(len(code)) != s.Size {
+	if !ok || tail || len(out) == 0 || len(out) > maxExits || uint64(len(code)) != s.Size {
 		return Site{}, false
 	}
 	for i := range out {

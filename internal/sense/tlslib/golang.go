@@ -103,7 +103,7 @@ func goSites(image *elffile.File) (sites []Site, what string) {
 	at, known := exits.Find(image.Machine, text, func(to int64) bool { return to < 0 || uint64(to) >= uint64(len(text)) })
 	check, sure := gocode.AfterStackCheck(image.Machine, text)
 	begin, inCode := inFile(decrypt)
-	if !sure || check == 0 || !known || len(at) == 0 || !inCode || !ok || member > maxGoOffset || !gocode.KeepsReceiver(image.Machine, text) {
+	if !sure || check == 0 || !known || len(at) == 0 || len(at) > maxExits || !inCode || !ok || member > maxGoOffset || !gocode.KeepsReceiver(image.Machine, text) {
 		return nil, what
 	}
 	for i := range at {
@@ -115,7 +115,7 @@ func goSites(image *elffile.File) (sites []Site, what string) {
 			return nil, what
 		}
 	}
-	for _, f := range http2 {
+	for _, f := range http2[:min(len(http2), maxSites)] {
 		enter(f, GoHTTP2) // without it HTTP/2 is found where requests overlap
 	}
 	return sites, ""
