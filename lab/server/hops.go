@@ -115,6 +115,9 @@ func (s *starter) chain(behind string) error {
 	s.v.Hops[0].Port = s.v.FrontPort
 	for n := len(s.v.Hops) - 1; n >= 0; n-- {
 		h := &s.v.Hops[n]
+		if h.Port == 0 { // it was the first one, see UnderTLS
+			h.Port = s.v.FrontPort + innerPort + n
+		}
 		switch {
 		case !h.Gone:
 			if err := s.hop(n, behind); err != nil {
