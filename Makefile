@@ -26,7 +26,7 @@ bin/slowray bin/slowray-lab: go.mod $(GO_FILES) $(wildcard internal/bpf/*.o)
 	@script/build.sh $@ -ldflags '$(BUILT)' ./cmd/$(@F)
 
 # Exit status 1 means that slowray found something: that is an answer.
-run: bin/slowray  ## build slowray and look at this host
+run: bin/slowray bin/slowray-lab  ## build slowray and look at this host
 	@bin/slowray why || [ $$? -eq 1 ]
 	@echo 'All the time, with a page at http://127.0.0.1:7788/: sudo bin/slowray record'
 

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/slowray/slowray/internal/commandline"
@@ -264,7 +267,19 @@ func textColumns(w io.Writer) int { return cmp.Or(commandline.Columns(w), 100) }
 func terminalStyle(w io.Writer) report.Style {
 	_, terminal := commandline.TerminalColumns(w)
 	_, plain := os.LookupEnv("NO_COLOR") // no-color.org
-	return report.Style{Color: terminal && !plain && !commandline.Plain(), Width: commandline.Columns(w)}
+	style := report.Style{Color: terminal && !plain && !commandline.Plain(), Width: commandline.Columns(w)}
+	if terminal {
+		style.Program = calledAs(os.Args[0])
+	}
+	return style
+}
+
+// calledAs is how to call this program again, empty where the shell finds it by its name.
+func calledAs(arg0 string) string {
+	if _, err := exec.LookPath("slowray"); err == nil || !strings.ContainsRune(arg0, filepath.Separator) {
+		return ""
+	}
+	return shell.Line("%s", shell.Path(arg0)).String()
 }
 
 // progress shows on a terminal how far the window is, and on a pipe says once

@@ -27,8 +27,8 @@
 #include "headers/connection.h"
 #include "headers/record.h"
 #include "headers/http2_frame.h"
-#include "headers/http2_stream.h"
 #include "headers/header_block.h"
+#include "headers/http2_stream.h"
 
 #define load(at, off, to, n) bpf_probe_read_user(to, n, (at)->bytes + (off))
 
@@ -52,7 +52,7 @@ enum function {
 	FREE,
 };
 
-__u64 hits; /* of probes at the beginning of functions */
+__u64 hits; /* of probes */
 
 /* How often reads of a socket and clear bytes have to agree. */
 #define AGREE 3
@@ -105,6 +105,8 @@ static __always_inline struct call *call_of(int create)
 	return bpf_task_storage_get(&calls, bpf_get_current_task_btf(), 0, create ? BPF_LOCAL_STORAGE_GET_F_CREATE : 0);
 }
 
+#include "headers/clear_go.h"
+
 SEC("uprobe")
 int clear_enter(void *ctx)
 {
@@ -112,10 +114,14 @@ int clear_enter(void *ctx)
 	__u8 function = cookie;
 	struct call *t;
 
-	__sync_fetch_and_add(&hits, 1);
+	__sync_fetch_and_add(&hits, function == FREE ? 1 : 2); /* and where it ends */
 	if (function == FREE) {
 		struct owner o = { register_at(ctx, reg_args[0]), bpf_get_current_pid_tgid() >> 32 };
+		struct session *s = bpf_map_lookup_elem(&sessions, &o);
+		struct multiplexed *m = s ? place_as(&o, s, RESERVED) : 0;
 
+		if (m)
+			free_place(m);
 		bpf_map_delete_elem(&sessions, &o);
 		return 0;
 	}
@@ -129,7 +135,7 @@ int clear_enter(void *ctx)
 	t->began = bpf_ktime_get_ns();
 	t->direct = 0;
 	t->library = cookie >> 8;
-	t->epoch = epoch;
+	t->epoch = epoch_of(t->library);
 	t->function = function;
 	return 0;
 }
@@ -168,7 +174,7 @@ int clear_leave(void *ctx)
 	if (function != (__u8)bpf_get_attach_cookie(ctx))
 		return 0;
 	t->function = 0;
-	if (t->epoch != epoch)
+	if (t->epoch != epoch_of(t->library))
 		return 0; /* of another call: this one was not seen to begin */
 	if (function == ALPN) {
 		see_protocol(t);
@@ -307,9 +313,9 @@ int BPF_PROG(clear_received, struct sock *sk)
 		if (!m) /* http2.bpf.c has it */
 			return 0;
 		if (!released(sk, c, m))
-			note_reading(m, tp, t && t->function && t->epoch == epoch && t->direct);
+			note_reading(m, tp, t && t->function && t->epoch == epoch_of(t->library) && t->direct);
 	}
-	if (t && t->epoch == epoch && (t->function == READ || t->function == READ_EX)) {
+	if (t && t->epoch == epoch_of(t->library) && (t->function == READ || t->function == READ_EX)) {
 		t->direct = 1;
 		o = t->owner;
 		s = bpf_map_lookup_elem(&sessions, &o);
@@ -319,7 +325,7 @@ int BPF_PROG(clear_received, struct sock *sk)
 			return 0;
 		}
 		s->direct = 1;
-		if (s->place && s->sk != (__u64)sk)
+		if (streams_of(&o, s) && s->sk != (__u64)sk)
 			forget(&o, s);
 		if (!streams_of(&o, s))
 			bind(&o, sk, tp, c);
@@ -327,6 +333,8 @@ int BPF_PROG(clear_received, struct sock *sk)
 	}
 	if (t)
 		note_read(t, sk, tp->copied_seq);
+	if (watches_go)
+		go_read(sk, tp, c);
 	if (c->proto == PROTO_HTTP2)
 		return 0;
 	address = (__u64)sk;

@@ -29,9 +29,11 @@ const (
 	ClearMapReadUpTo         = "read_up_to"
 	ClearMapRecords          = "records"
 	ClearMapRings            = "rings"
+	ClearMapSearches         = "searches"
 	ClearMapSessions         = "sessions"
 	ClearProgClearArrived    = "clear_arrived"
 	ClearProgClearEnter      = "clear_enter"
+	ClearProgClearGo         = "clear_go"
 	ClearProgClearLeave      = "clear_leave"
 	ClearProgClearReceived   = "clear_received"
 	ClearProgHttp2Closed     = "http2_closed"
@@ -42,7 +44,7 @@ const (
 	ClearVarContradictions   = "contradictions"
 	ClearVarCpus             = "cpus"
 	ClearVarEnding           = "ending"
-	ClearVarEpoch            = "epoch"
+	ClearVarEpochs           = "epochs"
 	ClearVarFollowMask       = "follow_mask"
 	ClearVarFollowReach      = "follow_reach"
 	ClearVarFollowSends      = "follow_sends"
@@ -63,6 +65,9 @@ const (
 	ClearVarNextPlace        = "next_place"
 	ClearVarOrderedStores    = "ordered_stores"
 	ClearVarRegArgs          = "reg_args"
+	ClearVarRegG             = "reg_g"
+	ClearVarRegGo            = "reg_go"
+	ClearVarRegGoSp          = "reg_go_sp"
 	ClearVarRegResult        = "reg_result"
 	ClearVarSampleMask       = "sample_mask"
 	ClearVarSendingSeen      = "sending_seen"
@@ -76,6 +81,7 @@ const (
 	ClearVarUnfinishedNs     = "unfinished_ns"
 	ClearVarUntaken          = "untaken"
 	ClearVarWantPorts        = "want_ports"
+	ClearVarWatchesGo        = "watches_go"
 	ClearVarWithClosed       = "with_closed"
 	ClearVarWithLabels       = "with_labels"
 )
@@ -124,6 +130,7 @@ type ClearSpecs struct {
 type ClearProgramSpecs struct {
 	ClearArrived    *ebpf.ProgramSpec `ebpf:"clear_arrived"`
 	ClearEnter      *ebpf.ProgramSpec `ebpf:"clear_enter"`
+	ClearGo         *ebpf.ProgramSpec `ebpf:"clear_go"`
 	ClearLeave      *ebpf.ProgramSpec `ebpf:"clear_leave"`
 	ClearReceived   *ebpf.ProgramSpec `ebpf:"clear_received"`
 	Http2Closed     *ebpf.ProgramSpec `ebpf:"http2_closed"`
@@ -148,6 +155,7 @@ type ClearMapSpecs struct {
 	ReadUpTo     *ebpf.MapSpec `ebpf:"read_up_to"`
 	Records      *ebpf.MapSpec `ebpf:"records"`
 	Rings        *ebpf.MapSpec `ebpf:"rings"`
+	Searches     *ebpf.MapSpec `ebpf:"searches"`
 	Sessions     *ebpf.MapSpec `ebpf:"sessions"`
 }
 
@@ -160,7 +168,7 @@ type ClearVariableSpecs struct {
 	Contradictions *ebpf.VariableSpec `ebpf:"contradictions"`
 	Cpus           *ebpf.VariableSpec `ebpf:"cpus"`
 	Ending         *ebpf.VariableSpec `ebpf:"ending"`
-	Epoch          *ebpf.VariableSpec `ebpf:"epoch"`
+	Epochs         *ebpf.VariableSpec `ebpf:"epochs"`
 	FollowMask     *ebpf.VariableSpec `ebpf:"follow_mask"`
 	FollowReach    *ebpf.VariableSpec `ebpf:"follow_reach"`
 	FollowSends    *ebpf.VariableSpec `ebpf:"follow_sends"`
@@ -181,6 +189,9 @@ type ClearVariableSpecs struct {
 	NextPlace      *ebpf.VariableSpec `ebpf:"next_place"`
 	OrderedStores  *ebpf.VariableSpec `ebpf:"ordered_stores"`
 	RegArgs        *ebpf.VariableSpec `ebpf:"reg_args"`
+	RegG           *ebpf.VariableSpec `ebpf:"reg_g"`
+	RegGo          *ebpf.VariableSpec `ebpf:"reg_go"`
+	RegGoSp        *ebpf.VariableSpec `ebpf:"reg_go_sp"`
 	RegResult      *ebpf.VariableSpec `ebpf:"reg_result"`
 	SampleMask     *ebpf.VariableSpec `ebpf:"sample_mask"`
 	SendingSeen    *ebpf.VariableSpec `ebpf:"sending_seen"`
@@ -194,6 +205,7 @@ type ClearVariableSpecs struct {
 	UnfinishedNs   *ebpf.VariableSpec `ebpf:"unfinished_ns"`
 	Untaken        *ebpf.VariableSpec `ebpf:"untaken"`
 	WantPorts      *ebpf.VariableSpec `ebpf:"want_ports"`
+	WatchesGo      *ebpf.VariableSpec `ebpf:"watches_go"`
 	WithClosed     *ebpf.VariableSpec `ebpf:"with_closed"`
 	WithLabels     *ebpf.VariableSpec `ebpf:"with_labels"`
 }
@@ -231,6 +243,7 @@ type ClearMaps struct {
 	ReadUpTo     *ebpf.Map `ebpf:"read_up_to"`
 	Records      *ebpf.Map `ebpf:"records"`
 	Rings        *ebpf.Map `ebpf:"rings"`
+	Searches     *ebpf.Map `ebpf:"searches"`
 	Sessions     *ebpf.Map `ebpf:"sessions"`
 }
 
@@ -249,6 +262,7 @@ func (m *ClearMaps) Close() error {
 		m.ReadUpTo,
 		m.Records,
 		m.Rings,
+		m.Searches,
 		m.Sessions,
 	)
 }
@@ -262,7 +276,7 @@ type ClearVariables struct {
 	Contradictions *ebpf.Variable `ebpf:"contradictions"`
 	Cpus           *ebpf.Variable `ebpf:"cpus"`
 	Ending         *ebpf.Variable `ebpf:"ending"`
-	Epoch          *ebpf.Variable `ebpf:"epoch"`
+	Epochs         *ebpf.Variable `ebpf:"epochs"`
 	FollowMask     *ebpf.Variable `ebpf:"follow_mask"`
 	FollowReach    *ebpf.Variable `ebpf:"follow_reach"`
 	FollowSends    *ebpf.Variable `ebpf:"follow_sends"`
@@ -283,6 +297,9 @@ type ClearVariables struct {
 	NextPlace      *ebpf.Variable `ebpf:"next_place"`
 	OrderedStores  *ebpf.Variable `ebpf:"ordered_stores"`
 	RegArgs        *ebpf.Variable `ebpf:"reg_args"`
+	RegG           *ebpf.Variable `ebpf:"reg_g"`
+	RegGo          *ebpf.Variable `ebpf:"reg_go"`
+	RegGoSp        *ebpf.Variable `ebpf:"reg_go_sp"`
 	RegResult      *ebpf.Variable `ebpf:"reg_result"`
 	SampleMask     *ebpf.Variable `ebpf:"sample_mask"`
 	SendingSeen    *ebpf.Variable `ebpf:"sending_seen"`
@@ -296,6 +313,7 @@ type ClearVariables struct {
 	UnfinishedNs   *ebpf.Variable `ebpf:"unfinished_ns"`
 	Untaken        *ebpf.Variable `ebpf:"untaken"`
 	WantPorts      *ebpf.Variable `ebpf:"want_ports"`
+	WatchesGo      *ebpf.Variable `ebpf:"watches_go"`
 	WithClosed     *ebpf.Variable `ebpf:"with_closed"`
 	WithLabels     *ebpf.Variable `ebpf:"with_labels"`
 }
@@ -306,6 +324,7 @@ type ClearVariables struct {
 type ClearPrograms struct {
 	ClearArrived    *ebpf.Program `ebpf:"clear_arrived"`
 	ClearEnter      *ebpf.Program `ebpf:"clear_enter"`
+	ClearGo         *ebpf.Program `ebpf:"clear_go"`
 	ClearLeave      *ebpf.Program `ebpf:"clear_leave"`
 	ClearReceived   *ebpf.Program `ebpf:"clear_received"`
 	Http2Closed     *ebpf.Program `ebpf:"http2_closed"`
@@ -317,6 +336,7 @@ func (p *ClearPrograms) Close() error {
 	return _ClearClose(
 		p.ClearArrived,
 		p.ClearEnter,
+		p.ClearGo,
 		p.ClearLeave,
 		p.ClearReceived,
 		p.Http2Closed,

@@ -22,8 +22,8 @@
 #include "headers/connection.h"
 #include "headers/record.h"
 #include "headers/http2_frame.h"
-#include "headers/http2_stream.h"
 #include "headers/header_block.h"
+#include "headers/http2_stream.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

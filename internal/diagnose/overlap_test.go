@@ -23,8 +23,8 @@ func TestOverlapping(t *testing.T) {
 	if len(told) != 1 || !strings.Contains(told[0], "10.0.0.1:443, served by nginx: 30 %") {
 		t.Errorf("told: %q, want the one endpoint with 30 %%", told)
 	}
-	o.Endpoints[0].TLSLibrary = "Go's crypto/tls"
-	if got := overlapping(o); len(got) != 1 || !strings.Contains(got[0].Because, "HTTP/2 under Go's crypto/tls, which cannot be watched") {
+	o.Endpoints[0].TLSLibrary = "crypto/tls of go1.16.15"
+	if got := overlapping(o); len(got) != 1 || !strings.Contains(got[0].Because, "HTTP/2 under crypto/tls of go1.16.15, which cannot be watched") {
 		t.Errorf("what encrypts is not named: %v", got)
 	}
 	for port := range 20 {

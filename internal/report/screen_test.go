@@ -14,6 +14,7 @@ import (
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // How many lines a report may have on the screen: as docs promise.
@@ -166,6 +167,20 @@ func checkScreen(t *testing.T, r *diagnose.Report, text string, width int) {
 			if of++; of > screenLines {
 				t.Errorf("a cause has more than %d lines:\n%s", screenLines, text)
 			}
+		}
+	}
+}
+
+// TestProgram: commands that are to be pasted name the program as the shell finds it.
+func TestProgram(t *testing.T) {
+	f := cause.Finding{Cause: "conntrack-full", Role: cause.RoleCause, Title: "The table is full", Prove: &cause.Prove{Command: shell.Line("slowray prove conntrack-full --apply")}}
+	for program, want := range map[string]string{"": "  slowray prove", "bin/slowray": "  bin/slowray prove"} {
+		var b strings.Builder
+		if err := Text(&b, &diagnose.Report{Findings: []cause.Finding{f}}, Style{Width: 80, Program: program}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q: lacks %q:\n%s", program, want, b.String())
 		}
 	}
 }

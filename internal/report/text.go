@@ -22,7 +22,10 @@ import (
 type Style struct {
 	Color bool // ANSI colours: only for a terminal
 	Width int  // columns; 0 = 100
-	All   bool // everything: all evidence, every endpoint, why each cause is ruled out
+	// Program is how slowray was called, where the shell does not find it by its name: its
+	// commands are to be pasted.
+	Program string
+	All     bool // everything: all evidence, every endpoint, why each cause is ruled out
 	// Language is that of the reader; nil is English.
 	Language *language.Language
 }
@@ -315,13 +318,21 @@ func (p *printer) translated(label, text string) {
 // label is what stands before a text of a finding.
 func (p *printer) label(name string) string { return "   " + printable.Pad(p.text(name), labelWidth-3) }
 
+// called is a command as the shell finds it.
+func (p *printer) called(command string) string {
+	if rest, ok := strings.CutPrefix(command, "slowray "); ok && p.Program != "" {
+		return p.Program + " " + rest
+	}
+	return command
+}
+
 // commands are lines under a label: each command whole, for it is copied, and what it notes
 // next to it, or above it where both have no room.
 func (p *printer) commands(c color, list []shell.Command) (lines []string) {
 	for i := range list {
 		room := max(p.Width-labelWidth, 20)
 		command, note := list[i].Parts()
-		text := printable.Text(list[i].String())
+		text := p.called(printable.Text(list[i].String()))
 		if said := p.note(printable.Text(note)); note != "" {
 			text = strings.TrimSuffix(text, printable.Text(note)) + said
 			note = said
@@ -330,7 +341,7 @@ func (p *printer) commands(c color, list []shell.Command) (lines []string) {
 			for _, l := range printable.Wrap(printable.Text(note), room-2) {
 				lines = append(lines, p.paint(c, "# "+l))
 			}
-			if text = printable.Text(command); text == "" {
+			if text = p.called(printable.Text(command)); text == "" {
 				continue
 			}
 		}

@@ -87,6 +87,7 @@ func (q *requests) stop(s *session) {
 	s.lose("events of connections that the kernel kept from slowray, which was at work on the same CPU: requests may lack a part", int64(stats.Missed))
 	s.lose("requests that were not followed from thread to thread: no kernel memory, or over 20,000 connections", int64(stats.Unfollowed))
 	s.lose("requests of HTTP/2, over 128 at once on a connection, or connections, over 1,024 at once, that were not told apart", int64(stats.Streams))
+	s.lose("connections under TLS that were taken for another one for a while", int64(stats.Mistaken))
 	s.lose(observe.LossFrames, int64(stats.Frames))
 	s.lose(observe.LossUntaken, int64(stats.Untaken))
 	for _, what := range stats.Missing {

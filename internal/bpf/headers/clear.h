@@ -25,6 +25,7 @@ struct session {
 	__u64 sk; /* the address of its socket, as far as is known; never followed */
 	__u32 place; /* of its streams, plus 1; 0 = none yet */
 	__u32 in, out; /* clear bytes that passed since */
+	__u32 epoch; /* Go: in which its socket was looked for */
 	__u8 http2; /* it speaks HTTP/2 */
 	__u8 direct; /* it reads the socket itself */
 	__u8 agreed; /* how often bytes of sk were followed by clear bytes of this owner */
@@ -40,16 +41,12 @@ struct {
 /* Which owner a socket has, by the socket's address. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
+	__uint(max_entries, 4096);
 	__type(key, __u64);
 	__type(value, struct owner);
 } owners SEC(".maps");
 
 __u64 contradictions; /* owners whose socket turned out to be another one: forgotten */
-
-/* It changes when functions begin to be watched, and are watched no more: calls that are
- * under way are seen by half, and what passes meanwhile nobody sees. */
-__u32 epoch;
 
 /* Functions are watched a part of the time only where that costs much: what begins in it
  * stands for 2^clear_share. At its end nothing begins any more, but what is under way may
@@ -61,12 +58,40 @@ __u8 ending;
 #define LIBRARIES 64
 __u64 http2_by[LIBRARIES];
 
+/* It changes when a file's functions begin to be watched, and are watched no more: calls that
+ * are under way are seen by half, and what passes meanwhile nobody sees. */
+__u32 epochs[LIBRARIES];
+
+static __always_inline __u32 epoch_of(__u8 library) { return epochs[library & (LIBRARIES - 1)]; }
+
 /* The streams of an owner, or 0. Its place may be another's by now. */
-static __always_inline struct multiplexed *streams_of(const struct owner *o, const struct session *s)
+static __always_inline struct multiplexed *place_as(const struct owner *o, const struct session *s, __u32 as)
 {
 	struct multiplexed *m = at_place(&s->place);
 
-	return m && m->taken && m->owner == o->object && m->pid == o->tgid ? m : 0;
+	return m && m->taken == as && m->owner == o->object && m->pid == o->tgid ? m : 0;
+}
+
+static __always_inline struct multiplexed *streams_of(const struct owner *o, const struct session *s)
+{
+	return place_as(o, s, TAKEN_PLACE);
+}
+
+/* Who calls asks before it reads anything, and its socket is not known before that. What it
+ * asks meanwhile is noted in a place without a connection. */
+static __always_inline struct multiplexed *reserve_place(const struct owner *o, struct session *s)
+{
+	struct multiplexed *m = take_place(&s->place, RESERVED);
+
+	if (!m)
+		return 0;
+	m->owner = o->object;
+	m->pid = o->tgid;
+	m->side = CALLED;
+	m->epoch = 0; /* the first bytes tell */
+	m->hash = 0;
+	s->in = s->out = 0;
+	return m;
 }
 
 /* What was believed of an owner's socket is wrong. The next read of that socket gives
@@ -92,20 +117,12 @@ struct clear {
 	__u8 library;
 };
 
-/* Of a stream that was under way nobody knows what became of it. */
-static long drop_stream(__u32 i, void *context)
-{
-	struct at *at = context;
-
-	at->m->streams[i & (STREAMS - 1)].id = 0;
-	return 0;
-}
-
 static __noinline int saw_clear(struct owner *o, struct clear *b)
 {
 	struct session *s, new = {};
 	struct at at = {};
 	__u32 passed;
+	int preface;
 
 	if (!o || !b || !b->count)
 		return 0;
@@ -114,23 +131,26 @@ static __noinline int saw_clear(struct owner *o, struct clear *b)
 	at.now = b->when;
 	s = bpf_map_lookup_elem(&sessions, o);
 	if (!s) {
-		new.http2 = begins_with_preface(&at) || begins_with_frame(&at, 1);
 		bpf_map_update_elem(&sessions, o, &new, BPF_NOEXIST);
-		return 0;
+		s = bpf_map_lookup_elem(&sessions, o);
+		if (!s)
+			return 0;
 	}
+	preface = begins_with_preface(&at);
 	if (!s->http2)
-		s->http2 = begins_with_preface(&at) || begins_with_frame(&at, 1);
+		s->http2 = preface || begins_with_frame(&at, 1);
 	if (!s->http2)
 		return 0;
 	__sync_fetch_and_add(&http2_by[b->library & (LIBRARIES - 1)], 1);
 	at.m = streams_of(o, s);
 	if (!at.m)
+		at.m = preface && !b->in ? reserve_place(o, s) : place_as(o, s, RESERVED);
+	if (!at.m)
 		return 0;
-	if (at.m->epoch != epoch) {
-		at.m->epoch = epoch;
+	if (at.m->epoch != epoch_of(b->library)) {
+		at.m->epoch = epoch_of(b->library);
 		at.m->asking.known = at.m->answering.known = 0;
-		bpf_loop(STREAMS, drop_stream, &at, 0);
-		free_all(at.m);
+		drop_streams(at.m);
 	}
 	passed = b->in ? s->in : s->out;
 	if (b->in)
@@ -142,7 +162,7 @@ static __noinline int saw_clear(struct owner *o, struct clear *b)
 		at.now = smaller(at.m->reading, b->when);
 		at.read = b->when;
 	}
-	at.share = share_of_hash(at.m->hash);
+	at.share = at.m->hash ? share_of_hash(at.m->hash) : follow_share;
 	if (ending)
 		at.share = UNCOUNTED;
 	else if (at.share != UNCOUNTED)
@@ -175,6 +195,14 @@ static __noinline int bind(struct owner *o, struct sock *sk, struct tcp_sock *tp
 	if (!m) {
 		if (*place || c->proto > PROTO_OTHER)
 			return 0;
+		m = place_as(o, s, RESERVED);
+		if (m && c->side == CALLED && __sync_val_compare_and_swap(&m->taken, RESERVED, TAKEN_PLACE) == RESERVED) {
+			describe(m, c, sk, tp);
+			m->pid = o->tgid;
+			s->sk = (__u64)sk;
+			*place = s->place;
+			return 0;
+		}
 		m = tell_apart(c, sk, tp, place);
 	}
 	if (!m) {
@@ -182,7 +210,7 @@ static __noinline int bind(struct owner *o, struct sock *sk, struct tcp_sock *tp
 		return 0;
 	}
 	m->asking.known = m->answering.known = 0;
-	m->epoch = epoch;
+	m->epoch = 0; /* the first bytes tell */
 	m->owner = o->object;
 	m->pid = o->tgid;
 	s->sk = (__u64)sk;
@@ -198,8 +226,7 @@ static __always_inline int released(struct sock *sk, struct conn *c, struct mult
 		return 0;
 	c->proto = PROTO_SEALED;
 	c->share = UNCOUNTED; /* what is under way now */
-	free_all(m);
-	m->taken = 0;
+	free_place(m);
 	bpf_sk_storage_delete(&place_of, sk);
 	return 1;
 }

@@ -25,13 +25,6 @@ static __always_inline int find_streams(struct all *all, struct sock *sk)
 	return 1;
 }
 
-static __always_inline void leave_place(struct multiplexed *m)
-{
-	if (with_labels)
-		no_more_blocks(m->headers);
-	m->taken = 0;
-}
-
 static long close_stream(__u32 i, void *context)
 {
 	struct all *all = context;
@@ -72,9 +65,10 @@ int BPF_PROG(http2_closed, struct sock *sk, int old, int new)
 	if (sent && !all.m->owner)
 		return 0;
 	bpf_loop(STREAMS, close_stream, &all, 0);
-	free_all(all.m);
 	if (new == TCP_CLOSE)
-		leave_place(all.m);
+		free_place(all.m);
+	else
+		drop_streams(all.m);
 	return 0;
 }
 
@@ -94,8 +88,7 @@ static __always_inline int flush_streams(struct seq_file *seq, struct sock *sk)
 		if (c && place) {
 			c->proto = PROTO_SEALED;
 			c->share = UNCOUNTED; /* what is under way now */
-			free_all(all.m);
-			leave_place(all.m);
+			free_place(all.m);
 			*place = 0;
 		}
 		return 0;

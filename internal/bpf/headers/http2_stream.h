@@ -39,10 +39,16 @@ struct way {
 	__u8 rest_ends;
 };
 
+enum taken {
+	FREE_PLACE,
+	TAKEN_PLACE,
+	RESERVED, /* for an owner whose socket is not known yet, see clear.h */
+};
+
 /* A connection whose streams are distinguished, with all that a record says of it:
  * those who see its frames may not have its socket at hand. */
 struct multiplexed {
-	__u32 taken;
+	__u32 taken; /* enum taken */
 	__u32 open; /* streams under way */
 	struct way asking, answering;
 	__u64 headers; /* as in struct record */
@@ -56,6 +62,7 @@ struct multiplexed {
 	__u32 epoch; /* of clear.h */
 	__u64 arrived, latest; /* bytes that nobody has read yet: the first, the last; 0 = none */
 	__u64 reading; /* bytes that were read last had arrived */
+	__u64 reserved; /* when it was */
 	__u64 owner; /* the object of the process that has its clear bytes, see clear.h; 0 = packets are read, or nobody knows any more */
 	__u8 laddr[16], paddr[16];
 	struct stream streams[STREAMS];
@@ -93,15 +100,64 @@ static __always_inline struct multiplexed *at_place(const __u32 *place)
 __u32 next_place;
 __u64 next_headers;
 
-/* Takes a place that nobody has, among the next few. */
-static __always_inline struct multiplexed *take_place(__u32 *place)
+__s64 under_way; /* streams */
+
+struct dropped {
+	struct multiplexed *m;
+};
+
+static long drop_stream(__u32 i, void *context)
 {
+	struct dropped *d = context;
+
+	d->m->streams[i & (STREAMS - 1)].id = 0;
+	return 0;
+}
+
+/* Of streams that are under way nobody will know what became of them. */
+static __always_inline void drop_streams(struct multiplexed *m)
+{
+	struct dropped d = { m };
+
+	bpf_loop(STREAMS, drop_stream, &d, 0);
+	__sync_fetch_and_add(&under_way, -(__s64)m->open);
+	m->open = 0;
+}
+
+/* Nothing of its connection will be seen any more. */
+static __always_inline void end_place(struct multiplexed *m)
+{
+	drop_streams(m);
+	if (with_labels)
+		no_more_blocks(m->headers);
+}
+
+static __always_inline void free_place(struct multiplexed *m)
+{
+	end_place(m);
+	m->taken = FREE_PLACE;
+}
+
+/* A place that was reserved so long ago is not wanted any more. */
+#define RESERVATION (10 * NSEC_PER_SEC)
+
+/* Takes a place that nobody has, among the next few. */
+static __always_inline struct multiplexed *take_place(__u32 *place, __u32 as)
+{
+	__u64 now = bpf_ktime_get_ns();
+
 	for (int n = 0; n < 16; n++) {
 		__u32 i = __sync_fetch_and_add(&next_place, 1) & (PLACES - 1);
 		struct multiplexed *m = bpf_map_lookup_elem(&places, &i);
 
-		if (!m || m->taken || __sync_val_compare_and_swap(&m->taken, 0, 1))
+		__u32 was = m ? m->taken : TAKEN_PLACE;
+
+		if (was == TAKEN_PLACE || (was == RESERVED && span(m->reserved, now) < RESERVATION) ||
+		    __sync_val_compare_and_swap(&m->taken, was, as) != was)
 			continue;
+		if (was == RESERVED)
+			end_place(m);
+		m->reserved = now;
 		*place = i + 1;
 		m->asking.known = m->answering.known = 0;
 		m->asking.blocks = m->answering.blocks = 1; /* unless the preface shows that none came before */
@@ -113,21 +169,11 @@ static __always_inline struct multiplexed *take_place(__u32 *place)
 	return 0;
 }
 
-__s64 under_way; /* streams */
 __u64 told_apart; /* connections whose streams are distinguished */
 
-/* Begins to tell the streams of a connection apart. */
-static __noinline struct multiplexed *tell_apart(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 *place)
+/* From now on it is a connection's, whose streams are distinguished. */
+static __always_inline void describe(struct multiplexed *m, struct conn *c, struct sock *sk, struct tcp_sock *tp)
 {
-	struct multiplexed *m;
-
-	if (!c || !sk || !tp || !place)
-		return 0;
-	m = take_place(place);
-	if (!m) {
-		__sync_fetch_and_add(&lost_conns, 1);
-		return 0;
-	}
 	m->side = c->side;
 	m->family = c->family;
 	m->lport = c->lport;
@@ -144,10 +190,26 @@ static __noinline struct multiplexed *tell_apart(struct conn *c, struct sock *sk
 		*(__u32 *)m->laddr = BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr);
 		*(__u32 *)m->paddr = BPF_CORE_READ(sk, __sk_common.skc_daddr);
 	}
-	m->owner = m->arrived = m->reading = 0;
+	m->arrived = m->reading = 0;
 	m->rtt_us = min_rtt_of(tp) / NSEC_PER_USEC;
 	c->proto = PROTO_HTTP2;
 	__sync_fetch_and_add(&told_apart, 1);
+}
+
+/* Begins to tell the streams of a connection apart. */
+static __noinline struct multiplexed *tell_apart(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 *place)
+{
+	struct multiplexed *m;
+
+	if (!c || !sk || !tp || !place)
+		return 0;
+	m = take_place(place, TAKEN_PLACE);
+	if (!m) {
+		__sync_fetch_and_add(&lost_conns, 1);
+		return 0;
+	}
+	m->owner = 0;
+	describe(m, c, sk, tp);
 	return m;
 }
 
@@ -297,12 +359,6 @@ static __always_inline void free_stream(struct multiplexed *m, struct stream *s)
 	s->id = 0;
 	__sync_fetch_and_add(&m->open, -1);
 	__sync_fetch_and_add(&under_way, -1);
-}
-
-static __always_inline void free_all(struct multiplexed *m)
-{
-	__sync_fetch_and_add(&under_way, -(__s64)m->open);
-	m->open = 0;
 }
 
 #endif

@@ -155,7 +155,8 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 			__sync_fetch_and_add(&under_way, 1);
 		}
 		if (type == RST_STREAM) { /* the caller wants it no more */
-			end_stream(at->m, s, RESET | (s->answer ? TRUNCATED : UNANSWERED), at->now);
+			if (at->m->taken != RESERVED)
+				end_stream(at->m, s, RESET | (s->answer ? TRUNCATED : UNANSWERED), at->now);
 			free_stream(at->m, s);
 			return 0;
 		}
@@ -170,6 +171,10 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 	s = stream_of(at->m, id, 0);
 	if (!s || !s->id)
 		return 0;
+	if (at->m->taken == RESERVED) { /* answered before it is known where: request.bpf.c has it */
+		free_stream(at->m, s);
+		return 0;
+	}
 	if (type == HEADERS) {
 		if (!s->answer || s->http / 100 == 1) {
 			read_status(at, s, flags);

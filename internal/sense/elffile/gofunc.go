@@ -89,7 +89,7 @@ func (f *File) GoFunctions() (*GoFunctions, error) {
 	default:
 		g.parts = goParts{word(3), word(4), word(5), word(6), word(7)}
 		at, g.field = g.parts.data, 4
-		g.text = f.goText(text)
+		g.text = f.goText(t, text, word(2))
 	}
 	if count == 0 || count > maxGoFunctions {
 		return nil, damaged
@@ -124,18 +124,31 @@ func (f *File) goTable() *Section {
 	return nil
 }
 
+// moduleText is where runtime.moduledata has the beginning of the code.
+const moduleText = 176
+
 // goText is where the code begins that the table tells of. With code of C in it
-// that is not where the section begins.
-func (f *File) goText(text *Section) uint64 {
+// that is not where the section begins: then a symbol says it, the table itself (said, to
+// Go 1.25), or what the runtime has of the module (since Go 1.26 in a section of its own).
+func (f *File) goText(table, text *Section, said uint64) uint64 {
 	at := text.Addr
+	found := false
 	if t := f.Symbols(elf.SHT_SYMTAB); t != nil {
 		t.Each(func(s *Symbol) bool {
 			if s.Size != 0 || elf.ST_TYPE(s.Info) != elf.STT_FUNC || s.Value-text.Addr >= text.Size || t.Name(s) != "runtime.text" {
 				return true
 			}
-			at = s.Value
+			at, found = s.Value, true
 			return false
 		})
+	}
+	if module := f.Section(".go.module"); !found && said == 0 && module != nil {
+		if b := f.Loaded(module.Addr, moduleText+8); len(b) == moduleText+8 && f.ByteOrder.Uint64(b) == table.Addr {
+			said = f.ByteOrder.Uint64(b[moduleText:])
+		}
+	}
+	if !found && said > text.Addr && said-text.Addr < text.Size {
+		at = said
 	}
 	return at
 }

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/arch/x86/x86asm"
-
 	"github.com/slowray/slowray/internal/sense/elffile"
 )
 
@@ -56,49 +54,3 @@ func registersOf(im *image) bool {
 
 // has says whether an address is Go's own code, and not C's.
 func (g *goProgram) has(addr uint64) bool { return addr >= g.from && addr < g.to }
-
-// afterStackCheck is the offset of a Go function's first instruction that is
-// run once for each call. Before it the function compares the stack pointer
-// with the goroutine's bound, and when the stack must grow it begins again:
-//
-//	[LEAQ -size(SP), R12]
-//	CMPQ SP or R12, 16(R14)
-//	JBE  grow
-//
-// (cmd/internal/obj/x86, stacksplit). Functions with a small frame have none;
-// sure is false where there may be another form of it.
-func afterStackCheck(machine elf.Machine, code []byte) (offset uint64, sure bool) {
-	if machine != elf.EM_X86_64 {
-		return 0, false
-	}
-	checks, at := false, 0
-	for n := 0; n < 10 && at < len(code); n++ {
-		inst, err := x86asm.Decode(code[at:], 64)
-		if err != nil {
-			return 0, false
-		}
-		at += inst.Len
-		switch inst.Op {
-		case x86asm.CMP:
-			if m, ok := inst.Args[1].(x86asm.Mem); ok && m.Base == x86asm.R14 && m.Disp == 16 {
-				checks = true
-			}
-		case x86asm.JBE:
-			if checks {
-				return uint64(at), true
-			}
-			return 0, true
-		case x86asm.LEA, x86asm.MOV, x86asm.SUB, x86asm.JB, x86asm.NOP:
-			// Part of the check of a large frame, or of the function.
-			if inst.Op == x86asm.SUB && inst.Args[0] == x86asm.RSP {
-				return 0, true
-			}
-		default:
-			if !checks {
-				return 0, true
-			}
-			return 0, false
-		}
-	}
-	return 0, !checks
-}

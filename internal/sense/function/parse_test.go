@@ -234,28 +234,6 @@ print fmt: "filename=%s", __get_str(filename)
 	}
 }
 
-// TestAfterStackCheck: the first instruction that is run once for each call.
-func TestAfterStackCheck(t *testing.T) {
-	for name, c := range map[string]struct {
-		code string
-		want uint64
-		sure bool
-	}{
-		// cmp 0x10(%r14),%rsp; jbe; push %rbp
-		"small frame": {"\x49\x3b\x66\x10\x76\x20\x55", 6, true},
-		// lea -0x188(%rsp),%r12; cmp 0x10(%r14),%r12; jbe (near)
-		"large frame": {"\x4c\x8d\xa4\x24\x78\xfe\xff\xff\x4d\x3b\x66\x10\x0f\x86\x20\x01\x00\x00\x55", 18, true},
-		// push %rbp; mov %rsp,%rbp
-		"no check": {"\x55\x48\x89\xe5", 0, true},
-		// sub $0x18,%rsp first: what follows has another stack pointer
-		"frame first": {"\x48\x83\xec\x18\x49\x3b\x66\x10\x76\x20", 0, true},
-	} {
-		if got, sure := afterStackCheck(elf.EM_X86_64, []byte(c.code)); got != c.want || sure != c.sure {
-			t.Errorf("%s: %d, %v; want %d, %v", name, got, sure, c.want, c.sure)
-		}
-	}
-}
-
 // TestLayouts: the structures are those of function.bpf.c.
 func TestLayouts(t *testing.T) {
 	for name, c := range map[string]struct{ got, want uintptr }{

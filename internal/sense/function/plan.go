@@ -10,6 +10,7 @@ import (
 
 	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/gocode"
 )
 
 // Options say what to watch.
@@ -344,7 +345,7 @@ func (p *Plan) leavesOf(im *image, s *elfFunc, enter *site, f *observe.Function,
 		code = im.code(s)
 	}
 	if isGo {
-		if at, sure := afterStackCheck(im.elf.Machine, code); sure {
+		if at, sure := gocode.AfterStackCheck(im.elf.Machine, code); sure {
 			enter.offset += at
 		} else {
 			enter.flags |= restarts

@@ -42,8 +42,13 @@ func (tr *trial) tlsServer(mode, version string) *tlsServer {
 		tr.t.Skipf("SKIP: %v: streams under TLS are NOT tested", err)
 	}
 	certFile, keyFile := writeCertificate(tr, tr.t.TempDir())
+	return tr.startTLS(exec.Command(python, "testdata/h2tls.py", mode, certFile, keyFile, version))
+}
+
+// startTLS starts a server that prints its port, and then a line for each stream.
+func (tr *trial) startTLS(cmd *exec.Cmd) *tlsServer {
+	tr.t.Helper()
 	s := &tlsServer{trial: tr, place: tr.place()}
-	cmd := exec.Command(python, "testdata/h2tls.py", mode, certFile, keyFile, version)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	tr.must(err)
@@ -54,7 +59,7 @@ func (tr *trial) tlsServer(mode, version string) *tlsServer {
 		_ = cmd.Wait()
 	})
 	if !lines.Scan() {
-		tr.t.Skip("SKIP: Python finds no OpenSSL 3 (see above): streams under TLS are NOT tested")
+		tr.t.Skipf("SKIP: %s does not start (see above): streams under its TLS are NOT tested", cmd)
 	}
 	port := 0
 	_, err = fmt.Sscan(lines.Text(), &port)
@@ -73,7 +78,7 @@ func (tr *trial) tlsServer(mode, version string) *tlsServer {
 	return s
 }
 
-// writeCertificate writes a certificate and its key for a server that is no Go program.
+// writeCertificate writes a certificate and its key for a server that is another process.
 func writeCertificate(tr *trial, dir string) (certFile, keyFile string) {
 	tr.t.Helper()
 	cert := certificate(tr.t)

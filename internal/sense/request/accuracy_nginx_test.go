@@ -1,7 +1,9 @@
 package request_test
 
 import (
+	"crypto/tls"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +19,7 @@ import (
 )
 
 // TestStreamsOfNginx: every stream of nginx and of the client that calls it, also of
-// connections that carry a few only.
+// connections that carry a few only, with its label and trace.
 func TestStreamsOfNginx(t *testing.T) {
 	for _, name := range []string{"nginx", "h2load"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -40,15 +42,17 @@ http { access_log %[1]s/log; keepalive_requests 1000000; client_body_temp_path %
 			_ = nginx.Process.Signal(unix.SIGTERM)
 			_ = nginx.Wait()
 		})
+		const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+		trace, _ := observe.ParseTraceparent(parent)
 		load := func(connections, requests int) {
-			cmd := exec.Command("h2load", "-c", fmt.Sprint(connections), "-m", "5", "-n", fmt.Sprint(requests), "https://127.0.0.1:8443/")
+			cmd := exec.Command("h2load", "-c", fmt.Sprint(connections), "-m", "5", "-n", fmt.Sprint(requests), "-H", "traceparent: "+parent, "https://127.0.0.1:8443/")
 			var out []byte
 			tr.must(netns.Do(place.ns, func() (err error) { out, err = cmd.Output(); return err }))
 			if !strings.Contains(string(out), fmt.Sprintf(" %d succeeded", requests)) {
 				tr.t.Fatalf("%s", out)
 			}
 		}
-		tr.record(request.Options{})
+		tr.record(request.Options{Labels: true})
 		for deadline := time.Now().Add(15 * time.Second); tr.streams.Load() == 0; time.Sleep(100 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				tr.t.Fatal("nginx speaks HTTP/2, and none was distinguished")
@@ -66,7 +70,8 @@ http { access_log %[1]s/log; keepalive_requests 1000000; client_body_temp_path %
 			for _, r := range tr.of(side) {
 				switch {
 				case r.StartNS < began:
-				case r.Flags&observe.FlagMultiplexed == 0 || r.Status != observe.StatusOK || r.HTTP != 200:
+				case r.Flags&observe.FlagMultiplexed == 0 || r.Status != observe.StatusOK || r.HTTP != 200,
+					r.Label != "GET /" || r.Trace != trace:
 					tr.errorf("%s: %s", side, describe(r, r.StartNS))
 				default:
 					streams++
@@ -75,6 +80,54 @@ http { access_log %[1]s/log; keepalive_requests 1000000; client_body_temp_path %
 			if streams != 2100 {
 				tr.errorf("%s: %d streams, want 2100", side, streams)
 			}
+		}
+	})
+}
+
+// TestStreamsOfCallers: callers that open a connection for each request, of a server whose
+// TLS cannot be watched. They ask before they read anything.
+func TestStreamsOfCallers(t *testing.T) {
+	if _, err := exec.LookPath("h2load"); err != nil {
+		t.Skipf("SKIP: %v (script/setup.sh test): streams of callers under TLS are NOT tested", err)
+	}
+	measure(t, func(tr *trial) {
+		const connections, each, work = 30, 2, 10 * time.Millisecond
+		place := tr.place()
+		l := tr.listenNet(place)
+		server := &http.Server{
+			TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate(t)}},
+			Handler:   http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(work) }),
+		}
+		go server.ServeTLS(l, "", "")
+		tr.cleanup(func() { server.Close() })
+		load := func(connections, seconds string) {
+			cmd := exec.Command("h2load", "-c", connections, "-m", "2", "-n", seconds, "https://"+l.Addr().String()+"/")
+			tr.must(netns.Do(place.ns, cmd.Run))
+		}
+		tr.record(request.Options{})
+		for deadline := time.Now().Add(15 * time.Second); tr.streams.Load() == 0; time.Sleep(100 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				tr.t.Fatal("a caller speaks HTTP/2, and none was distinguished")
+			}
+			load("1", "100")
+		}
+		time.Sleep(settle)
+		began := time.Now().UnixNano()
+		load(fmt.Sprint(connections), fmt.Sprint(connections*each))
+		time.Sleep(settle)
+		tr.finish()
+		streams := 0
+		for _, r := range tr.of(observe.Called) {
+			if r.StartNS < began {
+				continue
+			}
+			streams++
+			if total := time.Duration(r.TotalNS()); r.Flags&observe.FlagMultiplexed == 0 || r.HTTP != 200 || total < work || total > 10*work || r.Local.Port() == 0 || r.Peer.String() != l.Addr().String() {
+				tr.errorf("%s", describe(r, r.StartNS))
+			}
+		}
+		if streams != connections*each {
+			tr.errorf("%d streams, want %d", streams, connections*each)
 		}
 	})
 }

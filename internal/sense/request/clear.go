@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -33,6 +35,9 @@ const (
 	maxClearProcesses, maxLooks = 4096, 16
 )
 
+// self is not watched: what it asks for itself is nobody's request.
+var self = os.Getpid()
+
 // clearSide tells the requests of HTTP/2 connections under TLS apart, by probes at the
 // functions of the library that encrypts them (clear.bpf.c).
 //
@@ -54,8 +59,8 @@ type clearSide struct {
 	finder    tlslib.Finder
 	working   chan found // nil while nobody works
 	next      time.Time
+	epochs    [maxLibraries]uint32 // how often functions of each began to be watched, or ended
 	judged    time.Time
-	epoch     uint32
 	duty      duty
 }
 
@@ -100,10 +105,13 @@ func (c *clearSide) want(pid int, overlapped bool) {
 			c.processes = map[int]*clearProcess{}
 		}
 		p = &clearProcess{pid: pid}
+		if pid == self {
+			p.other = "slowray's own TLS"
+		}
 		c.processes[pid] = p
 	}
 	p.sealed, p.overlapped = true, p.overlapped || overlapped
-	if len(c.waiting) < maxLooks && (p.looked.IsZero() || overlapped && time.Since(p.looked) > clearAgain) {
+	if len(c.waiting) < maxLooks && pid != self && (p.looked.IsZero() || overlapped && time.Since(p.looked) > clearAgain) {
 		p.looked = time.Now()
 		c.waiting = append(c.waiting, p)
 	}
@@ -245,6 +253,14 @@ func (c *clearSide) opaque(pid int) (by string, is bool) {
 	return p.other, p.other != ""
 }
 
+// mistaken is how many connections were taken for another one.
+func (c *clearSide) mistaken() (n uint64) {
+	if c.loaded {
+		_ = c.objects.Contradictions.Get(&n) // one that cannot be read counts nothing
+	}
+	return n
+}
+
 // opaques are the processes that are known to be, and what encrypts there.
 func (c *clearSide) opaques() map[int]string {
 	var all map[int]string
@@ -272,7 +288,7 @@ func (c *clearSide) find(processes []*clearProcess) found {
 		for _, file := range p.Files {
 			l := &library{file: file, number: uint64(len(c.libraries) + len(f.libraries)), since: time.Now()}
 			if l.number < maxLibraries {
-				l.protocol, l.err = c.attach(l, func(k tlslib.Kind) bool { return k == tlslib.Protocol })
+				l.protocol, l.err = c.attach(l, tlslib.Kind.OncePerConnection)
 			} else {
 				l.err = fmt.Errorf("more than %d libraries", maxLibraries)
 			}
@@ -296,7 +312,7 @@ func (c *clearSide) beginAll(libraries []*library) {
 	if len(attach) == 0 {
 		return
 	}
-	c.newEpoch()
+	c.newEpoch(attach...)
 	if c.sockets == nil {
 		for _, p := range []*ebpf.Program{c.objects.Http2Closed, c.objects.ClearReceived, c.objects.ClearArrived} {
 			if l, err := link.AttachTracing(link.TracingOptions{Program: p}); err == nil {
@@ -306,7 +322,7 @@ func (c *clearSide) beginAll(libraries []*library) {
 	}
 	for _, l := range attach {
 		if l.all == nil {
-			l.all, l.err = c.attach(l, func(k tlslib.Kind) bool { return k != tlslib.Protocol })
+			l.all, l.err = c.attach(l, func(k tlslib.Kind) bool { return !k.OncePerConnection() })
 		}
 	}
 	c.duty.begun(&c.objects)
@@ -317,14 +333,18 @@ func (c *clearSide) rest() {
 	for _, l := range c.libraries {
 		closeAll(l.all)
 		l.all = nil
+		c.newEpoch(l)
 	}
-	c.newEpoch()
 }
 
-// newEpoch says that some functions were not watched, or are no more.
-func (c *clearSide) newEpoch() {
-	c.epoch++
-	_ = c.objects.Epoch.Set(c.epoch) // mapped memory: it cannot fail
+// newEpoch says that functions of libraries were not watched, or are no more.
+func (c *clearSide) newEpoch(libraries ...*library) {
+	for _, l := range libraries {
+		if l.number < maxLibraries {
+			c.epochs[l.number]++
+		}
+	}
+	_ = c.objects.Epochs.Set(c.epochs) // mapped memory: it cannot fail
 }
 
 // endAll watches them no more: all connections that are distinguished are the recorder's again,
@@ -338,7 +358,7 @@ func (r *Recorder) endAll(libraries []*library) {
 		closeAll(l.all)
 		l.all, l.watched = nil, false
 	}
-	c.newEpoch()
+	c.newEpoch(libraries...)
 	if c.objects.GiveBack.Set(uint8(1)) == nil {
 		// What is not given back has no requests until it is closed.
 		_ = r.look(c.objects.Http2Flush, c.objects.PlaceOf)
@@ -353,10 +373,13 @@ func (r *Recorder) endAll(libraries []*library) {
 	c.sockets = nil
 }
 
+// closeAll closes links at once: each waits for the kernel to let go of its program.
 func closeAll(links []io.Closer) {
+	var all sync.WaitGroup
 	for _, l := range links {
-		l.Close()
+		all.Go(func() { l.Close() })
 	}
+	all.Wait()
 }
 
 func (c *clearSide) close() {
@@ -365,14 +388,13 @@ func (c *clearSide) close() {
 		libraries = append(libraries, (<-c.working).libraries...)
 		c.working = nil
 	}
+	links := c.sockets
 	for _, l := range libraries {
-		closeAll(l.protocol)
-		closeAll(l.all)
-		l.file.Close()
+		links = append(append(links, l.protocol...), l.all...)
+		defer l.file.Close()
 	}
-	c.libraries = nil
-	closeAll(c.sockets)
-	c.sockets = nil
+	closeAll(links)
+	c.libraries, c.sockets = nil, nil
 	if c.loaded {
 		c.objects.Close()
 	}

@@ -39,8 +39,11 @@ func (r *Recorder) loadClear() error {
 	if c.multi = features.HaveBPFLinkUprobeMulti() == nil; c.multi {
 		spec.Programs[bpf.ClearProgClearEnter].AttachType = ebpf.AttachTraceUprobeMulti
 		spec.Programs[bpf.ClearProgClearLeave].AttachType = ebpf.AttachTraceUprobeMulti
+		spec.Programs[bpf.ClearProgClearGo].AttachType = ebpf.AttachTraceUprobeMulti
 	}
-	for name, value := range map[string]any{bpf.ClearVarRegArgs: here.args, bpf.ClearVarRegResult: here.result} {
+	variables := goVariables(runtime.GOARCH)
+	variables[bpf.ClearVarRegArgs], variables[bpf.ClearVarRegResult] = here.args, here.result
+	for name, value := range variables {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
 		}
@@ -67,20 +70,23 @@ func (c *clearSide) attach(l *library, which func(tlslib.Kind) bool) (links []io
 			links = nil
 		}
 	}()
-	for _, program := range []*ebpf.Program{c.objects.ClearLeave, c.objects.ClearEnter} {
+	for _, program := range []*ebpf.Program{c.objects.ClearLeave, c.objects.ClearEnter, c.objects.ClearGo} {
 		var at link.UprobeMultiOptions
 		for _, s := range l.file.Sites {
-			if !which(s.Kind) {
+			if !which(s.Kind) || s.Kind.Go() != (program == c.objects.ClearGo) {
 				continue
 			}
-			places := []uint64{s.Entry}
-			if program == c.objects.ClearLeave {
-				places = s.Exits
+			places := s.Exits
+			if program != c.objects.ClearLeave && s.Entry != 0 {
+				places = []uint64{s.Entry}
 			}
 			for _, place := range places {
 				at.Addresses = append(at.Addresses, place)
-				at.Cookies = append(at.Cookies, uint64(s.Kind)|l.number<<8)
+				at.Cookies = append(at.Cookies, uint64(s.Kind)|l.number<<8|uint64(s.Member)<<16)
 			}
+		}
+		if program == c.objects.ClearGo && len(at.Addresses) > 0 {
+			_ = c.objects.WatchesGo.Set(uint8(1)) // mapped memory: it cannot fail
 		}
 		if c.multi && len(at.Addresses) > 0 {
 			l, err := ex.UprobeMulti(nil, program, &at)

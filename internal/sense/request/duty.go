@@ -115,8 +115,7 @@ func (r *Recorder) probeCost(since uint64, over time.Duration) (of float64, hits
 	if r.clear.objects.Hits.Get(&hits) != nil || r.governor.budget < 0 || over <= 0 {
 		return 0, hits
 	}
-	// A call is hit where it begins and where it ends.
-	took := 2 * float64(hits-since) * r.clear.duty.price.Seconds()
+	took := float64(hits-since) * r.clear.duty.price.Seconds()
 	return took / over.Seconds() / float64(runtime.NumCPU()) / (probesPart * r.governor.budget), hits
 }
 

@@ -60,6 +60,7 @@ type Stats struct {
 	Untaken        uint64         // answers that the other end never took, of processes that have ended: taken for no request
 	Blocks         uint64         // header blocks of HTTP/2 that were not seen, or not whole, at the least: until names and values are spelled out again, labels and traces may be missing
 	Headers        uint64         // requests of HTTP/1.1 whose headers go on beyond what is kept, so that a trace may be there
+	Mistaken       uint64         // connections under TLS that were taken for another one, for a while
 	Weight         uint32         // how many requests a record stands for now: 1 = all are recorded
 	Follow         uint32         // one of so many connections is followed now
 	Split          uint32         // one of so many requests of those is followed from thread to thread now
@@ -334,7 +335,7 @@ func (r *Recorder) Stats() Stats {
 	_ = r.objects.LostWork.Get(&s.Unfollowed)
 	s.Streams = r.lostOfStreams()
 	s.Blocks = r.headers.lost
-	s.Missed, s.Frames = r.missed(), r.sealed.left
+	s.Missed, s.Frames, s.Mistaken = r.missed(), r.sealed.left, r.clear.mistaken()
 	less := r.governor.less
 	s.Weight, s.Follow, s.Split = 1<<(less.record+less.follow), 1<<less.follow, 1<<less.split
 	s.CPU = r.governor.used()

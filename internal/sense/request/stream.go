@@ -354,5 +354,6 @@ func (u *Subscription) Stats() Stats {
 	now.Headers -= was.Headers
 	now.Blocks -= was.Blocks
 	now.Streams -= min(now.Streams, was.Streams) // begins anew when nothing of HTTP/2 was seen for long
+	now.Mistaken -= was.Mistaken
 	return now
 }

@@ -35,12 +35,13 @@ var openSSL = map[string]Kind{
 	"SSL_get0_alpn_selected": Protocol, "SSL_free": Free,
 }
 
-// Site is a function: where in the file it begins, and where it ends (none for Free, whose
-// end tells nothing).
+// Site is a function: where in the file it begins (0 = of no interest, as for GoRead), and
+// where it ends (none for Free and others whose end tells nothing).
 type Site struct {
-	Kind  Kind
-	Entry uint64
-	Exits []uint64
+	Kind   Kind
+	Entry  uint64
+	Exits  []uint64
+	Member uint16 // GoRead: where in a Conn the receiver is
 }
 
 // ID tells files apart, whatever their names.
@@ -170,7 +171,10 @@ func open(b *budget.Budget, pid int, m *procmem.Mapping) (file *File, other stri
 	case has(sites, Read, ReadEx) && has(sites, Write, WriteEx):
 		return &File{ID: ID{m.Device, m.Inode}, Name: m.Path, Sites: sites, handle: handle}, ""
 	case image.IsGo():
-		return nil, "Go's crypto/tls"
+		if sites, other = goSites(image); sites != nil {
+			file = &File{ID: ID{m.Device, m.Inode}, Name: m.Path, Sites: sites, handle: handle}
+		}
+		return file, other
 	case rustls:
 		return nil, "rustls"
 	}
@@ -238,5 +242,5 @@ func siteOf(image *elffile.File, kind Kind, s *elffile.Symbol) (Site, bool) {
 	for i := range out {
 		out[i] += at
 	}
-	return Site{kind, at, out}, true
+	return Site{Kind: kind, Entry: at, Exits: out}, true
 }
