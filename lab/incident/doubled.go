@@ -26,7 +26,7 @@ func (i Incident) underTLS() Incident {
 // speaks TLS: nginx, an event loop and threads in Python, and net/http of Go.
 func doubled(all []Incident) []Incident {
 	names := []string{
-		"sleep-behind-nginx", "process-stopped-backend", "php-fpm-children", "fpm-children-in-lock", "fpm-children-in-row-lock",
+		"sleep-behind-nginx", "event-loop-blocked", "php-fpm-children", "fpm-children-in-lock", "fpm-children-in-row-lock",
 		"worker-pool-go", "slow-dependency", "remote-hangs", "thread-pool-python", "lock-convoy-go",
 	}
 	var list []Incident
