@@ -38,8 +38,13 @@ func TestClientUnderTLS(t *testing.T) {
 		time.AfterFunc(500*time.Millisecond, func() { atomic.StoreInt64(&open, conns.Load()) })
 		o := clientSpec{Load: Load{Conns: 16, TLS: true, HTTP2: true}, Target: strings.TrimPrefix(srv.URL, "https://"), Duration: time.Second}.run()
 		srv.Close()
-		if want := map[bool]int64{true: 2, false: 16}[http2]; atomic.LoadInt64(&open) != want || most.Load() < 10 || wrong.Load() > 0 || o.Good() < 200 || o.Bad() > 0 {
-			t.Errorf("HTTP/2 %v: %d connections, want %d; %d requests at once; %d in the wrong protocol; %+v", http2, open, want, most.Load(), wrong.Load(), o)
+		// A request that waits for a new connection takes one that is free before: few stay idle.
+		least, limit := int64(16), int64(32)
+		if http2 {
+			least, limit = 2, 2
+		}
+		if n := atomic.LoadInt64(&open); n < least || n > limit || most.Load() < 10 || wrong.Load() > 0 || o.Good() < 200 || o.Bad() > 0 {
+			t.Errorf("HTTP/2 %v: %d connections, want %d to %d; %d requests at once; %d in the wrong protocol; %+v", http2, n, least, limit, most.Load(), wrong.Load(), o)
 		}
 	}
 }
