@@ -43,12 +43,16 @@ type chooser struct {
 type sort struct {
 	servers server.Kind
 	layer   catalogue.Layer // of the first cause; control, if it has none
+	doubled bool            // under TLS: of these there is one sort
 	alone   bool            // it needs the machine for itself: layers do not count then
 }
 
 const control catalogue.Layer = -1
 
 func sortOf(i incident.Incident) sort {
+	if i.Doubled {
+		return sort{doubled: true}
+	}
 	s := sort{servers: i.Injected(i.Faults).Kind, alone: !i.Calm()}
 	if causes := i.Causes(); s.alone || len(causes) == 0 {
 		s.layer = control
@@ -74,6 +78,13 @@ func (c *chooser) skip(i incident.Incident) string {
 		return i.Unsteady + ": it is NOT judged"
 	}
 	if c.scope == "all" {
+		return ""
+	}
+	if i.Doubled && c.sampled[sortOf(i)] {
+		return "another one is injected under TLS: make test-incidents runs it"
+	}
+	if i.Doubled {
+		c.sampled[sortOf(i)] = true
 		return ""
 	}
 	key := strings.Join(i.Causes(), " ")
@@ -164,6 +175,12 @@ func TestChoice(t *testing.T) {
 	if len(sample) < 45 || len(causes) <= len(sample) || len(all) <= len(causes) {
 		t.Errorf("%d, %d and %d incidents", len(sample), len(causes), len(all))
 	}
+	if n := underTLS(sample); n != 1 {
+		t.Errorf("%d incidents under TLS in the sample, want 1", n)
+	}
+	if n := underTLS(all); n != 10 {
+		t.Errorf("%d incidents under TLS in all, want 10", n)
+	}
 	for file, want := range map[string][]string{
 		"internal/sense/app/postgres/log.go":   {"postgres-lock-wait", "postgres-full-scan"},
 		"internal/sense/app/tomcat/threads.go": {"tomcat-threads", "container-oom"},
@@ -180,4 +197,14 @@ func TestChoice(t *testing.T) {
 			t.Errorf("%s: %d of %d incidents", file, len(got), len(all))
 		}
 	}
+}
+
+// underTLS counts those that are another one under TLS.
+func underTLS(names []string) (n int) {
+	for _, name := range names {
+		if strings.HasSuffix(name, "-tls") {
+			n++
+		}
+	}
+	return n
 }

@@ -336,7 +336,8 @@ func goodRates(ctx context.Context, log string, window time.Duration) ([]float64
 func countGood(log []byte) int {
 	good := 0
 	for line := range bytes.Lines(log) {
-		_, after, ok := bytes.Cut(line, []byte(` HTTP/1.1" `))
+		_, after, _ := bytes.Cut(line, []byte(` HTTP/`)) // 1.1 or 2.0
+		_, after, ok := bytes.Cut(after, []byte(`" `))
 		if ok && len(after) > 3 && (after[0] == '2' || after[0] == '3') {
 			good++
 		}

@@ -1,5 +1,7 @@
 package incident
 
+import "strings"
+
 // calm is the incidents, next to those that are Light, that need hardly any CPU as
 // they are injected and under load: an eighth of two CPUs at most, of which slowray's
 // part is not. None of them changes anything of the host.
@@ -28,5 +30,5 @@ var calm = map[string]bool{
 // at as all of them are. A tracer takes a CPU.
 func (i Incident) Calm() bool {
 	alike := i.Lead == 0 && !i.Stepped && !i.EndInside && len(i.Phases) == 0
-	return alike && (calm[i.Name] || i.Light && i.Name != "tracer-attached")
+	return alike && (calm[strings.TrimSuffix(i.Name, tlsSuffix)] || i.Light && i.Name != "tracer-attached")
 }

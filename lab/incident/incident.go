@@ -56,6 +56,7 @@ type Incident struct {
 	EndInside bool          // the load ends inside the window
 	Quick     bool          // it is what it is at once: looking and measuring for half as long is enough
 	Light     bool          // it needs hardly any CPU, with its fault and without: both may run at the same time
+	Doubled   bool          // it is another one, under TLS
 	Unsteady  string        // why make test does not judge it: it is not what it is each time
 	Gain      float64       // good answers with all faults fixed are at least so many times those with all injected; 0 = not said
 }
@@ -155,27 +156,27 @@ func (i Incident) LoadWith(faults []Fault) load.Load {
 
 // All is every incident: the whole one first, then faults alone, then controls.
 func All() []Incident {
-	return slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, databases(), databaseControls(), conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
+	list := slices.Concat([]Incident{nginxThroughput(), tcprtSixPhases()}, databases(), databaseControls(), conntrack(), phpFPM(), acceptQueue(), ports(), limits(), cpu(),
 		network(), application(), dependencies(), serverWaits(), serverCPU(), hotFunctions(), runtimes(), outages(), sleepers(), threadPools(), background(), workersInLock(), bursts(), doings(), doingControls(), transport(), names(), transportControls(), controls(), networkControls(), serverControls(), runtimeControls(), threadPoolControls(), workersInLockControls(), burstControls(),
 		blackHoles(), blackHoleControls(), routers(), routerControls(), tracking(), trackingControls(),
 		hostLacks(), hostWaits(), hostControls(), userSpace(), mapLocks(), shortOfMemory(), kernelControls(),
 		webServers(), webServerControls(),
 		computing(), computingControls(), pods())
+	return append(list, doubled(list)...)
 }
 
-// Find gives the incident of that name.
+// Find gives the incident of that name. Each is there under TLS, too, whose name ends in
+// "-tls".
 func Find(name string) (Incident, error) {
 	var names []string
-	for _, i := range All() {
-		if i.Name == name {
+	for _, i := range slices.Concat(All(), Healthy()) {
+		switch name {
+		case i.Name:
 			return i, nil
+		case i.Name + tlsSuffix:
+			return i.underTLS(), nil
 		}
 		names = append(names, i.Name)
-	}
-	for _, i := range Healthy() {
-		if i.Name == name {
-			return i, nil
-		}
 	}
 	return Incident{}, fmt.Errorf("incident %q: not known%s (slowray lab list shows them)", name, commandline.DidYouMean(name, names))
 }

@@ -2,6 +2,7 @@ package incident
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -53,5 +54,33 @@ func TestCalmIncidents(t *testing.T) {
 		} else if !i.Calm() || i.Light {
 			t.Errorf("%s: it is said to be calm, and cannot be injected next to others, or is Light anyway", name)
 		}
+	}
+}
+
+// What is under TLS is what it is in the clear, and clients and servers agree on how they talk.
+func TestDoubled(t *testing.T) {
+	doubled := 0
+	for _, i := range All() {
+		if !i.Doubled {
+			continue
+		}
+		doubled++
+		clear, err := Find(strings.TrimSuffix(i.Name, tlsSuffix))
+		if err != nil || clear.Doubled {
+			t.Errorf("%s: in the clear: %v", i.Name, err)
+			continue
+		}
+		if !slices.Equal(i.Causes(), clear.Causes()) || i.Load.Conns != clear.Load.Conns || i.Load.Rate != clear.Load.Rate || i.Calm() != clear.Calm() {
+			t.Errorf("%s is not %s", i.Name, clear.Name)
+		}
+		if l := i.LoadWith(i.Faults); !i.Injected(i.Faults).TLS.On || !l.TLS || l.UsesWrk() || clear.Setup().TLS.On || clear.Load.TLS {
+			t.Errorf("%s: TLS at the servers %v, at the clients %v; in the clear %v, %v", i.Name, i.Injected(i.Faults).TLS.On, l.TLS, clear.Setup().TLS.On, clear.Load.TLS)
+		}
+	}
+	if doubled != 10 {
+		t.Errorf("%d incidents under TLS", doubled)
+	}
+	if i, err := Find("flock-holder-tls"); err != nil || len(i.Setup().Hops) != 1 {
+		t.Errorf("a server that speaks no TLS, and has to have an nginx before it: %v, %v", i.Setup().Hops, err)
 	}
 }

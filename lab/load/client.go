@@ -62,6 +62,7 @@ type client struct {
 	began                                 time.Time
 	due                                   <-chan time.Time // when each request is due; nil = at once
 	good, bad, connect, read, write, late atomic.Int64
+	shared                                []*http.Transport // of clients that share connections
 	mu                                    sync.Mutex
 	latency                               []time.Duration
 }
@@ -72,6 +73,12 @@ func (s clientSpec) run() Outcome {
 	defer cancel()
 	if s.Load.Rate > 0 {
 		c.due = schedule(ctx, s.Load.Rate)
+	}
+	if s.Load.HTTP2 {
+		c.shared = make([]*http.Transport, (s.Load.Conns+clientsPerConn-1)/clientsPerConn)
+		for n := range c.shared {
+			c.shared[n] = c.transport(n)
+		}
 	}
 	var wg sync.WaitGroup
 	for n := range s.Load.Conns {
@@ -135,6 +142,10 @@ func (c *client) connection(ctx context.Context, number int) {
 				}
 				start = t
 			}
+		}
+		if c.shared != nil {
+			c.stream(ctx, c.shared[number/clientsPerConn], start)
+			continue
 		}
 		if conn == nil {
 			var err error
@@ -258,8 +269,14 @@ func (c *client) request(ctx context.Context, conn net.Conn, r *bufio.Reader, st
 		c.failed(ctx, err, &c.read)
 		return false, err
 	}
+	c.answered(start, resp.StatusCode)
+	return !resp.Close, nil
+}
+
+// answered counts an answer.
+func (c *client) answered(start time.Time, status int) {
 	took := time.Since(start)
-	if resp.StatusCode < 400 {
+	if status < 400 {
 		c.good.Add(1)
 	} else {
 		c.bad.Add(1)
@@ -270,7 +287,6 @@ func (c *client) request(ctx context.Context, conn net.Conn, r *bufio.Reader, st
 	c.mu.Lock()
 	c.latency = append(c.latency, took)
 	c.mu.Unlock()
-	return !resp.Close, nil
 }
 
 // failed counts an error, unless it only says that the load is over.

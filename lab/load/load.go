@@ -28,6 +28,7 @@ type Load struct {
 	ReadBytes int
 	ReadBuf   int // SO_RCVBUF of the clients, bytes; 0 = as the kernel sizes it
 	TLS       bool
+	HTTP2     bool // over TLS, several clients on each connection, where the server agrees
 	Resume    bool // sessions of TLS, each connection its own
 	Sources   int  // own addresses the connections are spread over, as server.ClientNet has them; 0 = the one
 }
@@ -112,6 +113,9 @@ func (l Load) Describe() string {
 	}
 	if l.TLS {
 		what = append(what, "over TLS")
+	}
+	if l.HTTP2 {
+		what = append(what, fmt.Sprintf("%d at a time on one of HTTP/2", clientsPerConn))
 	}
 	if l.Sources > 0 {
 		what = append(what, fmt.Sprintf("from %d addresses", l.Sources))

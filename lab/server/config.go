@@ -23,7 +23,7 @@ type values struct {
 // of 1,000 requests, those that get fast errors would soon be gone from a full
 // connection tracking table, whose entries they leave in TIME_WAIT.
 const nginxConf = `user {{.User}};
-worker_processes {{if .TLS.On}}1{{else}}2{{end}};
+worker_processes {{if and .TLS.On (not .TLS.HTTP2)}}1{{else}}2{{end}};
 daemon off;
 pid {{.Dir}}/nginx.pid;
 error_log {{.Dir}}/nginx-error.log warn;
@@ -50,10 +50,8 @@ http {
 	scgi_temp_path {{.Dir}}/tmp/scgi;
 
 	server {
-		listen {{.ServerAddr}}:{{.FrontPort}}{{if .TLS.On}} ssl{{end}} backlog={{.NginxBacklog}};
+		listen {{.ServerAddr}}:{{.FrontPort}} backlog={{.NginxBacklog}}{{.TLS.Nginx .Dir}};
 {{- if .TLS.On}}
-		ssl_certificate {{.Dir}}/tls.pem;
-		ssl_certificate_key {{.Dir}}/tls.pem;
 		ssl_protocols TLSv1.2{{if not .TLS.V12}} TLSv1.3{{end}};
 {{- if or .TLS.Cache .TLS.None}}
 		ssl_session_tickets off;

@@ -39,6 +39,7 @@ type bookings struct {
 	Go
 	Addr string
 	Port int
+	TLS  string // the file of its key and certificate; empty = it speaks none
 	Ask  string // the address of what it asks
 
 	mu    sync.Mutex
@@ -80,6 +81,9 @@ func (b *bookings) serve() error {
 	listener, err := net.Listen("tcp", fmt.Sprintf("%s:%d", b.Addr, b.Port))
 	if err != nil {
 		return fmt.Errorf("go-booking: %w", err)
+	}
+	if b.TLS != "" {
+		return http.ServeTLS(listener, http.HandlerFunc(b.handle), b.TLS, b.TLS)
 	}
 	return http.Serve(listener, http.HandlerFunc(b.handle))
 }
@@ -190,6 +194,10 @@ func (b *bookings) quote() {
 // golang starts the service in Go.
 func (s *starter) golang() error {
 	b := &bookings{Go: s.v.Go, Addr: s.v.ServerAddr, Port: s.v.FrontPort}
+	var err error
+	if b.TLS, err = s.tlsFile(); err != nil {
+		return err
+	}
 	if s.v.Go.Asks {
 		path, err := s.program("booking.py")
 		if err != nil {

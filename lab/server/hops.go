@@ -96,11 +96,11 @@ func (s *starter) hops() error {
 	}
 	behind := ""
 	if s.v.Kind != Chain {
-		outer := s.v.FrontPort
-		s.v.FrontPort, s.inner = outer+innerPort, true
+		outer, tls := s.v.FrontPort, s.v.TLS
+		s.v.FrontPort, s.v.TLS, s.inner = outer+innerPort, TLS{}, true
 		behind = net.JoinHostPort(s.v.ServerAddr, strconv.Itoa(s.v.FrontPort))
 		err := s.servers()
-		s.v.FrontPort, s.accessLog = outer, "" // what clients got is not what is logged there
+		s.v.FrontPort, s.v.TLS, s.accessLog = outer, tls, "" // what clients got is not what is logged there
 		if err != nil {
 			return err
 		}
@@ -115,6 +115,9 @@ func (s *starter) chain(behind string) error {
 	s.v.Hops[0].Port = s.v.FrontPort
 	for n := len(s.v.Hops) - 1; n >= 0; n-- {
 		h := &s.v.Hops[n]
+		if h.Port == 0 { // it was the first one, see UnderTLS
+			h.Port = s.v.FrontPort + innerPort + n
+		}
 		switch {
 		case !h.Gone:
 			if err := s.hop(n, behind); err != nil {
@@ -434,7 +437,7 @@ http {
 	keepalive_requests 1000000;
 	upstream next { server {{.Behind}}; keepalive 256; }
 	server {
-		listen {{.Addr}}:{{.Port}} backlog={{.Backlog}};
+		listen {{.Addr}}:{{.Port}} backlog={{.Backlog}}{{.TLS}};
 		location / {
 			proxy_pass http://next;
 			proxy_http_version 1.1;
@@ -461,9 +464,16 @@ func (s *starter) proxyHop(n int, behind string) (args, env []string, err error)
 	if timeout == 0 {
 		timeout = 10
 	}
+	secure := ""
+	if n == 0 { // clients talk to it
+		if _, err := s.tlsFile(); err != nil {
+			return nil, nil, err
+		}
+		secure = s.v.TLS.Nginx(s.box.Dir)
+	}
 	text := strings.NewReplacer("{{.User}}", s.v.User, "{{.Dir}}", s.box.Dir, "{{.Name}}", h.Name, "{{.Conns}}", strconv.Itoa(conns),
 		"{{.Behind}}", behind, "{{.Addr}}", s.hopAddr(n), "{{.Port}}", strconv.Itoa(h.Port), "{{.Backlog}}", strconv.Itoa(backlog),
-		"{{.Timeout}}", strconv.Itoa(timeout)).Replace(proxyHopConf)
+		"{{.TLS}}", secure, "{{.Timeout}}", strconv.Itoa(timeout)).Replace(proxyHopConf)
 	conf := filepath.Join(s.box.Dir, h.Name+".conf")
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		return nil, nil, err

@@ -53,8 +53,9 @@ func (s *starter) mariadb() error {
 	if err != nil {
 		return err
 	}
+	// Temporary files are named after the PID, which two sandboxes have alike: not in /tmp.
 	_, err = s.box.Backend.Output(s.ctx, "mariadb-install-db", "--no-defaults", "--user="+databaseUser, "--datadir="+dir,
-		"--auth-root-authentication-method=normal", "--skip-test-db")
+		"--auth-root-authentication-method=normal", "--skip-test-db", "--tmpdir="+dir)
 	if err != nil {
 		return err
 	}

@@ -66,6 +66,13 @@ func (s *starter) python(addr string, port int) error {
 		return err
 	}
 	args := append([]string{python, path, addr, strconv.Itoa(port)}, s.v.Python.options()...)
+	if s.v.Kind == PythonApp {
+		pem, err := s.tlsFile()
+		if err != nil {
+			return err
+		}
+		args = append(args, "--tls", pem)
+	}
 	if s.v.Python.Asks {
 		asked, err := s.asked(path)
 		if err != nil {

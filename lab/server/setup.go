@@ -121,7 +121,7 @@ type Setup struct {
 	Quotes    Quotes // Quoting
 	Transport Transport
 
-	TLS TLS // Web, NginxFPM
+	TLS TLS // of the servers that clients talk to
 
 	// Hops are small services before the servers, the outermost first: clients talk
 	// to that one.

@@ -295,7 +295,7 @@ func (s *starter) nginxNginx() error {
 }
 
 func (s *starter) front() error {
-	if err := s.tlsFiles(); err != nil {
+	if _, err := s.tlsFile(); err != nil {
 		return err
 	}
 	conf, err := s.v.write("nginx.conf", nginxConf)

@@ -10,15 +10,18 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
 // TLS is how a server speaks TLS.
 type TLS struct {
 	On    bool
+	HTTP2 bool          // nginx: it offers HTTP/2
 	RSA   int           // bits of its key; 0 = ECDSA, P-256
 	V12   bool          // no TLS 1.3
 	Wait  time.Duration // Web: before it answers a ClientHello, as for who may connect
@@ -26,6 +29,29 @@ type TLS struct {
 	Keys  bool          // Web: other ticket keys each time, as of servers that share none
 	Cache string        // NginxFPM: ssl_session_cache, without tickets; empty = tickets
 	None  bool          // no sessions
+}
+
+// UnderTLS has clients talk to the servers under TLS: to nginx in HTTP/2, and so to the
+// service in Go; to that in Python in HTTP/1.1. Other servers get an nginx before them.
+func (s *Setup) UnderTLS() {
+	s.TLS = TLS{On: true, HTTP2: true}
+	proxied := len(s.Hops) > 0 && s.Hops[0].Language == "nginx"
+	speaks := len(s.Hops) == 0 && (s.Kind.HasNginx() || s.Kind == GoApp || s.Kind == PythonApp)
+	if !proxied && !speaks {
+		s.Hops = slices.Insert(s.Hops, 0, Hop{Language: "nginx", Name: "edge"})
+	}
+}
+
+// Nginx is the end of nginx's listen, and what it takes besides.
+func (t TLS) Nginx(dir string) string {
+	if !t.On {
+		return ""
+	}
+	listen := " ssl"
+	if t.HTTP2 {
+		listen += " http2"
+	}
+	return fmt.Sprintf("%s;\n\t\tssl_certificate %[2]s/tls.pem;\n\t\tssl_certificate_key %[2]s/tls.pem", listen, dir)
 }
 
 // certificate is a key and what it signed itself, as PEM.
@@ -95,14 +121,16 @@ func (t TLS) config(c caller) (*tls.Config, error) {
 	return config, nil
 }
 
-// tlsFiles writes what nginx reads.
-func (s *starter) tlsFiles() error {
+// tlsFile writes what servers read, the key and the certificate, and gives its name; ""
+// where they speak no TLS.
+func (s *starter) tlsFile() (string, error) {
 	if !s.v.TLS.On {
-		return nil
+		return "", nil
 	}
 	text, err := s.v.TLS.certificate()
 	if err != nil {
-		return err
+		return "", err
 	}
-	return os.WriteFile(filepath.Join(s.box.Dir, "tls.pem"), text, 0o644)
+	name := filepath.Join(s.box.Dir, "tls.pem")
+	return name, os.WriteFile(name, text, 0o644)
 }

@@ -18,6 +18,7 @@ import logging
 import os
 import re
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -161,10 +162,25 @@ def listener(options):
     return s
 
 
+def secured(options):
+    """How connections speak TLS; None where they do not."""
+    if not options.tls:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(options.tls)
+    return context
+
+
+def spoken(conn, secure):
+    """The connection as its bytes are to be read: handshakes are up to the first read."""
+    return secure.wrap_socket(conn, server_side=True, do_handshake_on_connect=False) if secure else conn
+
+
 def serve_one_by_one(options, listening):
+    secure = secured(options)
     while True:
         conn, _ = listening.accept()
-        with conn:
+        with spoken(conn, secure) as conn:
             if conn.recv(8192):
                 note(options)
                 conn.sendall(answer(work(options), False))
@@ -182,10 +198,11 @@ def serve_connection(options, conn):
 
 
 def serve_in_threads(options, listening):
+    secure = secured(options)
     while True:
         conn, _ = listening.accept()
         conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        threading.Thread(target=serve_connection, args=(options, conn), daemon=True).start()
+        threading.Thread(target=serve_connection, args=(options, spoken(conn, secure)), daemon=True).start()
 
 
 class Connection(asyncio.Protocol):
@@ -215,7 +232,7 @@ async def serve_loop(options, listening):
     if not options.inline:
         pool = concurrent.futures.ThreadPoolExecutor(options.threads, "request")
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(options, pool), sock=listening)
+    server = await loop.create_server(lambda: Connection(options, pool), sock=listening, ssl=secured(options))
     await server.serve_forever()
 
 
@@ -269,7 +286,8 @@ def main():
     p.add_argument("--opposite", action="store_true")
     for name in ("--work-us", "--lock-us", "--transfers", "--long", "--long-every"):
         p.add_argument(name, type=int, default=0)
-    p.add_argument("--ask", default="")
+    for name in ("--ask", "--tls"):
+        p.add_argument(name, default="")
     for name in ("--retries", "--refuse", "--regex"):
         p.add_argument(name, type=int, default=0)
     p.add_argument("--threads", type=int, default=8)
