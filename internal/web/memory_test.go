@@ -125,6 +125,7 @@ func (m *memory) Endpoints(q store.Query) ([]store.EndpointSum, error) {
 	for k, s := range sums {
 		list = append(list, store.EndpointSum{Endpoint: s.Endpoint, Process: s.Process, First: m.from, Last: time.Unix(0, last[k])})
 	}
+	slices.SortFunc(list, func(a, b store.EndpointSum) int { return keyOf(&a.Endpoint).compare(keyOf(&b.Endpoint)) })
 	return list, nil
 }
 

@@ -329,6 +329,28 @@ func TestFindingsGoOnWhereThereIsTraffic(t *testing.T) {
 	}
 }
 
+// TestAnswersCountWhoeverSendsThem: until it is known whose a port is, its requests are those of nobody.
+func TestAnswersCountWhoeverSendsThem(t *testing.T) {
+	m := &memory{}
+	end := noon.Add(150 * time.Second)
+	for at := noon; !at.After(end); at = at.Add(time.Second) {
+		m.add(at, func(r *store.Request) {
+			if at.Before(noon.Add(30 * time.Second)) {
+				r.Process.Comm = ""
+			}
+		})
+	}
+	m.window(t, noon.Add(time.Minute), 60, nil)
+	m.finding(noon.Add(time.Minute), "network-loss", 0.9, cause.Subject{Kind: "listener", NetNS: 4026531840, Port: 80, Comm: "nginx"})
+	f := ask[struct{ Findings []findingJSON }](t, serve(t, m, Options{Now: func() time.Time { return end }}), "/api/findings?from="+unixText(noon)+"&to="+unixText(end)).Findings[0]
+	if f.Quiet != nil {
+		t.Errorf("no answers since %v, and it answers until %v", *f.Quiet, unix(end))
+	}
+	if f.Key == nil || !strings.HasSuffix(*f.Key, "|nginx") {
+		t.Errorf("it is about %v: want the one with most requests", *f.Key)
+	}
+}
+
 // TestFindingsOfOneFaultAreFolded: the window in which a service began has not what tells the cause.
 func TestFindingsOfOneFaultAreFolded(t *testing.T) {
 	m := incident()
