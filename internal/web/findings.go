@@ -149,6 +149,14 @@ func (m *findingJSON) ranked() *cause.Finding {
 	return &cause.Finding{Cause: m.Cause, Role: m.Role, Subject: m.Subject, Weight: m.weight, Impact: cause.Impact{Cost: m.Cost}}
 }
 
+// past is 0 of a cause that goes on, as far as anybody knows.
+func (m *findingJSON) past() int {
+	if m.Role == cause.RoleCause && m.End == nil && m.Quiet == nil {
+		return 0
+	}
+	return 1
+}
+
 // tell takes what a window told.
 func (m *findingJSON) tell(f *cause.Finding) {
 	m.Cause, m.Title, m.Role, m.ConsequenceOf, m.Verdict = f.Cause, f.Title, f.Role, f.ConsequenceOf, f.Verdict
@@ -229,9 +237,10 @@ func (s *server) found(r timeRange, sums []store.EndpointSum) ([]*findingJSON, e
 	if err := s.quiet(list, span); err != nil {
 		return nil, err
 	}
-	// In the order of every report; of the same rank, what began first.
+	// What goes on comes first, each in the order of every report; of the same rank, what began first.
 	slices.SortStableFunc(list, func(a, b *findingJSON) int { return cmp.Compare(a.Onset, b.Onset) })
 	diagnose.Rank(list, cause.Catalogue(), (*findingJSON).ranked)
+	slices.SortStableFunc(list, func(a, b *findingJSON) int { return cmp.Compare(a.past(), b.past()) })
 	if list == nil {
 		list = []*findingJSON{}
 	}
