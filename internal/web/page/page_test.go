@@ -509,3 +509,24 @@ func TestHeadlineIsOfOneFinding(t *testing.T) {
 		}
 	}
 }
+
+// TestSidesAndChainsAsElsewhere: a side has the words of requests and of top, and chains are in the order
+// that their heading tells.
+func TestSidesAndChainsAsElsewhere(t *testing.T) {
+	m := &mock{}
+	b := open(t, 1200, 800, m)
+	b.goTo("#/?last=3600", "timeline")
+	b.says(".title h1 .way", "served")
+	if got := eval[string](b, `[...new Set([...document.querySelectorAll(".endpoints .way")].map((e) => e.textContent))].sort().join()`); got != "called,served" {
+		t.Errorf("sides %s", got)
+	}
+	chains := []object{}
+	for _, s := range []float64{82, 1020, 60, 9.56, 83} {
+		chains = append(chains, object{"nodes": []string{"a1", "a2"}, "seconds": s, "text": "", "cycle": false})
+	}
+	m.tells(map[string]any{"/api/waits": object{"nodes": waitGraph["nodes"], "edges": waitGraph["edges"], "chains": chains, "losses": []object{}}})
+	b.goTo("#/?view=waits", "waits")
+	if got := eval[string](b, `[...document.querySelectorAll("ol.worded li > b")].map((e) => e.textContent).join()`); got != "17 min,83 s,82 s,60 s,9.56 s" {
+		t.Errorf("chains of %s", got)
+	}
+}
