@@ -135,7 +135,7 @@ const mostIn = "most in"
 
 // columns are all columns, in order.
 var columns = []column{
-	{name: "side", long: "side", width: 3, max: 6, text: true, cell: func(r *row) string { return r.e.Side },
+	{name: "side", long: "side", width: 6, max: 6, text: true, cell: func(r *row) string { return r.e.Side },
 		compare: func(a, b *row) int { return cmp.Compare(b.e.Side, a.e.Side) }},
 	{name: "address", long: "address", width: 15, max: 47, text: true, cell: func(r *row) string { return r.addr },
 		compare: func(a, b *row) int { return cmp.Compare(b.addr, a.addr) }},
@@ -147,7 +147,7 @@ var columns = []column{
 	number("p99", "total, 99th percentile", 0, func(r *row) string { return r.measured(r.p99) }, func(r *row) float64 { return r.p99 }),
 	number("srv50", "server time, median", 2, func(r *row) string { return r.measured(r.server50) }, func(r *row) float64 { return r.server50 }),
 	number("srv99", "server time, 99th percentile", 0, func(r *row) string { return r.measured(r.server99) }, func(r *row) float64 { return r.server99 }),
-	number("net50", "network time, median", 0, func(r *row) string { return r.measured(r.network50) }, func(r *row) float64 { return r.network50 }),
+	number("net50", "network time, median", 1, func(r *row) string { return r.measured(r.network50) }, func(r *row) float64 { return r.network50 }),
 	number("loss‰", "segments retransmitted per thousand", 0, func(r *row) string { return amount(r.loss) }, func(r *row) float64 { return r.loss }),
 	number("rtt", "round trip, median", 1, func(r *row) string { return r.measured(r.rtt) }, func(r *row) float64 { return r.rtt }),
 	number("rtx/s", "segments retransmitted per second", 3, func(r *row) string { return amount(r.retrans) }, func(r *row) float64 { return r.retrans }),
@@ -223,8 +223,6 @@ func (p placed) cell(r *row) string {
 	switch {
 	case c.name == "address":
 		return tail(text, p.width)
-	case c.name == "side" && p.width < len(text):
-		return left(sideShort(text), p.width)
 	case c.name == mostIn && p.width < len(text):
 		return left(partShort(r, p.width), p.width)
 	case c.text:
@@ -245,14 +243,6 @@ func partShort(r *row, width int) string {
 		return strings.TrimSuffix(short.name, "_wait")
 	}
 	return short.name
-}
-
-// sideShort is "srv" or "cal".
-func sideShort(side string) string {
-	if side == observe.Served.String() {
-		return "srv"
-	}
-	return side[:min(len(side), 3)]
 }
 
 // header is a column's name behind the blank that parts it from the column

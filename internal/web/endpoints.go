@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/slowray/slowray/internal/diagnose"
 	"github.com/slowray/slowray/internal/observe"
@@ -116,6 +118,11 @@ func (s *server) endpoints(_ context.Context, q *query) (answer, error) {
 	}
 	// A rate is over the time there is history of.
 	seconds := max(q.overlap(span).Seconds(), 1)
+	if !q.csv { // which has no times
+		if err := s.refine(q, sums, span); err != nil {
+			return answer{}, err
+		}
+	}
 	rows := make([]endpointJSON, 0, len(sums))
 	var counted, of int64
 	for i := range sums {
@@ -135,6 +142,83 @@ func (s *server) endpoints(_ context.Context, q *query) (answer, error) {
 	return jsonAnswer(map[string]any{"endpoints": rows, "seconds": figure(seconds), "losses": lost})
 }
 
+// A sum of five minutes says of requests that they were somewhere in it. As many of these are read by the
+// second, the latest, for when traffic began and ended.
+const (
+	coarse    = 5 * time.Minute
+	maxRefine = 8
+)
+
+// refine gives endpoints the seconds of their first and last request.
+func (s *server) refine(q *query, sums []store.EndpointSum, span timeRange) error {
+	edges := map[int64]bool{} // begins of five minutes in which traffic began or ended
+	for i := range sums {
+		first, last := sums[i].First, sums[i].Last
+		if first.Truncate(coarse).Equal(first) && first.After(q.from) && first.After(span.from) {
+			edges[first.Unix()] = true
+		}
+		if last.Truncate(coarse).Equal(last) && last.Before(q.to) {
+			edges[last.Add(-coarse).Unix()] = true
+		}
+	}
+	begins := slices.Sorted(maps.Keys(edges))
+	type times struct{ first, last int64 }
+	for _, begin := range begins[max(0, len(begins)-maxRefine):] {
+		r, seen := timeRange{time.Unix(begin, 0), time.Unix(begin, 0).Add(coarse)}, map[endpointKey]times{}
+		for _, ask := range q.queries(r) {
+			err := s.source.Points(ask, time.Second, func(sec *store.Second) bool {
+				if e := &sec.Endpoint; e.Requests > 0 {
+					k := keyOf(e)
+					t, ok := seen[k]
+					if !ok {
+						t.first = sec.At
+					}
+					t.last = sec.At + 1
+					seen[k] = t
+				}
+				return true
+			})
+			if err != nil {
+				return err
+			}
+		}
+		for i := range sums {
+			sum := &sums[i]
+			t, ok := seen[keyOf(&sum.Endpoint)]
+			if !ok {
+				continue
+			}
+			if sum.First.Equal(r.from) {
+				sum.First = time.Unix(t.first, 0)
+			}
+			if sum.Last.Equal(r.to) {
+				sum.Last = time.Unix(t.last, 0)
+			}
+		}
+	}
+	return nil
+}
+
+// statusesOf is how many requests had each class of status, no more than there were: they are those of
+// records, which stand for others.
+func statusesOf(e *observe.Endpoint) map[string]uint64 {
+	var sum uint64
+	for _, n := range e.Statuses {
+		sum += n
+	}
+	if sum <= e.Requests {
+		return e.Statuses
+	}
+	scaled := make(map[string]uint64, len(e.Statuses))
+	var before, given uint64 // rounded so that they add up
+	for _, class := range slices.Sorted(maps.Keys(e.Statuses)) {
+		before += e.Statuses[class]
+		upTo := uint64(math.Round(float64(before) / float64(sum) * float64(e.Requests)))
+		scaled[class], given = upTo-given, upTo
+	}
+	return scaled
+}
+
 func endpointRow(sum *store.EndpointSum, seconds float64) endpointJSON {
 	e := &sum.Endpoint
 	m := diagnose.Measure(e, seconds)
@@ -142,7 +226,7 @@ func endpointRow(sum *store.EndpointSum, seconds float64) endpointJSON {
 	row := endpointJSON{Key: k.String(), Title: k.title(), Side: k.side.String(), NetNS: e.NetNS, Addr: e.Addr, Port: e.Port,
 		Process: processOf(e.PID, e.Comm, &sum.Process), Workload: e.Workload, Requests: m.Requests, RPS: figure(m.RPS), Errors: m.Errors, Unanswered: e.Unanswered,
 		Recorded: e.Recorded, Total: m.Total, Ledger: m.Ledger, RTT: m.RTT, MinRTT: m.MinRTT, Loss: figure(m.LossPermille), Retrans: m.Retrans,
-		Statuses: e.Statuses, BytesIn: e.BytesIn, BytesOut: e.BytesOut, First: unix(sum.First), Last: unix(sum.Last)}
+		Statuses: statusesOf(e), BytesIn: e.BytesIn, BytesOut: e.BytesOut, First: unix(sum.First), Last: unix(sum.Last)}
 	if h := e.Parts[observe.Server.String()].Hist; h.Count() > 0 {
 		row.Server = &twoQuantiles{microseconds(h.Quantile(0.5)), microseconds(h.Quantile(0.99))}
 	}

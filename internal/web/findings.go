@@ -8,6 +8,7 @@ import (
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/diagnose"
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/store"
 )
 
@@ -148,6 +149,14 @@ func (m *findingJSON) ranked() *cause.Finding {
 	return &cause.Finding{Cause: m.Cause, Role: m.Role, Subject: m.Subject, Weight: m.weight, Impact: cause.Impact{Cost: m.Cost}}
 }
 
+// past is 0 of a cause that goes on, as far as anybody knows.
+func (m *findingJSON) past() int {
+	if m.Role == cause.RoleCause && m.End == nil && m.Quiet == nil {
+		return 0
+	}
+	return 1
+}
+
 // tell takes what a window told.
 func (m *findingJSON) tell(f *cause.Finding) {
 	m.Cause, m.Title, m.Role, m.ConsequenceOf, m.Verdict = f.Cause, f.Title, f.Role, f.ConsequenceOf, f.Verdict
@@ -159,27 +168,32 @@ func (m *findingJSON) tell(f *cause.Finding) {
 	}
 }
 
-// endpointFor is the key of the endpoint that a subject is, where there is one.
+// about says whether an endpoint is the one that a subject is. Its program does not count where there is
+// a port: who serves a port may be known late, and is another endpoint until then.
+func about(s *cause.Subject, e *observe.Endpoint) bool {
+	switch {
+	case s.NetNS != 0 && e.NetNS != s.NetNS:
+		return false
+	case s.Port != 0:
+		return e.Port == s.Port && (s.Addr == "" || s.Addr == e.Addr || wildcard(s.Addr))
+	}
+	return s.Comm != "" && s.Comm == e.Comm && e.Side == "served"
+}
+
+// endpointFor is the key of the endpoint that a subject is, where there is one: of several the one with
+// most requests.
 func endpointFor(s *cause.Subject, sums []store.EndpointSum) *string {
-	best := -1
+	var best *observe.Endpoint
 	for i := range sums {
 		e := &sums[i].Endpoint
-		switch {
-		case s.NetNS != 0 && e.NetNS != s.NetNS:
-			continue
-		case s.Port != 0 && e.Port == s.Port && (s.Addr == "" || s.Addr == e.Addr || wildcard(s.Addr)):
-		case s.Port == 0 && s.Comm != "" && s.Comm == e.Comm && e.Side == "served":
-		default:
-			continue
-		}
-		if best < 0 || served(e.Side) > served(sums[best].Endpoint.Side) {
-			best = i // the first has most requests
+		if about(s, e) && (best == nil || cmp.Or(cmp.Compare(served(e.Side), served(best.Side)), cmp.Compare(e.Requests, best.Requests)) > 0) {
+			best = e
 		}
 	}
-	if best < 0 {
+	if best == nil {
 		return nil
 	}
-	key := keyOf(&sums[best].Endpoint).String()
+	key := keyOf(best).String()
 	return &key
 }
 
@@ -223,9 +237,10 @@ func (s *server) found(r timeRange, sums []store.EndpointSum) ([]*findingJSON, e
 	if err := s.quiet(list, span); err != nil {
 		return nil, err
 	}
-	// In the order of every report; of the same rank, what began first.
+	// What goes on comes first, each in the order of every report; of the same rank, what began first.
 	slices.SortStableFunc(list, func(a, b *findingJSON) int { return cmp.Compare(a.Onset, b.Onset) })
 	diagnose.Rank(list, cause.Catalogue(), (*findingJSON).ranked)
+	slices.SortStableFunc(list, func(a, b *findingJSON) int { return cmp.Compare(a.past(), b.past()) })
 	if list == nil {
 		list = []*findingJSON{}
 	}
@@ -259,16 +274,23 @@ func (s *server) quiet(list []*findingJSON, span timeRange) error {
 	if !slices.ContainsFunc(list, goOn) {
 		return nil
 	}
-	sums, err := s.source.Endpoints(store.Query{From: span.to.Add(-4 * slack), To: span.to.Add(time.Second)})
+	// By the second: sums of a range may be of rows of five minutes.
+	last := make([]int64, len(list))
+	err := s.source.Points(store.Query{From: span.to.Add(-4 * slack), To: span.to.Add(time.Second)}, time.Second, func(sec *store.Second) bool {
+		if e := &sec.Endpoint; e.Requests > e.Unanswered {
+			for i, f := range list {
+				if goOn(f) && about(&f.Subject, e) {
+					last[i] = sec.At
+				}
+			}
+		}
+		return true
+	})
 	if err != nil {
 		return err
 	}
-	last := map[string]time.Time{}
-	for i := range sums {
-		last[keyOf(&sums[i].Endpoint).String()] = sums[i].Last
-	}
-	for _, f := range list {
-		if at := last[*cmp.Or(f.Key, new(string))]; goOn(f) && !at.IsZero() && span.to.Sub(at) >= quietFor {
+	for i, f := range list {
+		if at := time.Unix(last[i], 0); last[i] != 0 && span.to.Sub(at) >= quietFor {
 			since := unix(at)
 			f.Quiet = &since
 		}

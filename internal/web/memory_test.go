@@ -111,11 +111,11 @@ func (m *memory) Points(q store.Query, step time.Duration, f func(*store.Second)
 }
 
 func (m *memory) Endpoints(q store.Query) ([]store.EndpointSum, error) {
-	sums, last := map[endpointKey]*store.Second{}, map[endpointKey]int64{}
+	sums, first, last := map[endpointKey]*store.Second{}, map[endpointKey]int64{}, map[endpointKey]int64{}
 	m.Requests(q, func(r *store.Request) bool {
 		k := keyOfRequest(r)
 		if sums[k] == nil {
-			sums[k] = &store.Second{}
+			sums[k], first[k] = &store.Second{}, r.StartNS
 		}
 		second(0, sums[k], r)
 		last[k] = r.StartNS
@@ -123,8 +123,9 @@ func (m *memory) Endpoints(q store.Query) ([]store.EndpointSum, error) {
 	})
 	var list []store.EndpointSum
 	for k, s := range sums {
-		list = append(list, store.EndpointSum{Endpoint: s.Endpoint, Process: s.Process, First: m.from, Last: time.Unix(0, last[k])})
+		list = append(list, store.EndpointSum{Endpoint: s.Endpoint, Process: s.Process, First: time.Unix(0, first[k]), Last: time.Unix(0, last[k])})
 	}
+	slices.SortFunc(list, func(a, b store.EndpointSum) int { return keyOf(&a.Endpoint).compare(keyOf(&b.Endpoint)) })
 	return list, nil
 }
 

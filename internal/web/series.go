@@ -94,6 +94,7 @@ type seriesJSON struct {
 	requests uint64
 	recorded uint64
 	n        int
+	splits   []splitSum // of the last steps
 }
 
 func newSeries(k endpointKey, n int) *seriesJSON {
@@ -102,7 +103,7 @@ func newSeries(k endpointKey, n int) *seriesJSON {
 }
 
 // add puts a step's sums at point i.
-func (s *seriesJSON) add(i int, e *observe.Endpoint, seconds float64, ledger bool) {
+func (s *seriesJSON) add(i int, e *observe.Endpoint, step int64, seconds float64, ledger bool) {
 	s.requests += e.Requests
 	s.recorded += min(e.Recorded, e.Requests)
 	s.RPS[i] = float64(e.Requests) / seconds
@@ -131,13 +132,59 @@ func (s *seriesJSON) add(i int, e *observe.Endpoint, seconds float64, ledger boo
 			s.part(name, i, e.MeanNS(p)/1e3)
 		}
 	}
-	if e.Split != nil {
-		for p := range observe.NumServerParts {
-			if us := e.Split.ShareNS(p, e.MeanNS(observe.Server)) / 1e3; us > 0 {
-				s.part(p.String(), i, us)
-			}
+	split := s.followed(i, e, step)
+	for p, ns := range split.parts {
+		if ns > 0 && split.server > 0 {
+			s.part(observe.ServerPart(p).String(), i, e.MeanNS(observe.Server)/1e3*min(float64(ns)/float64(split.server), 1))
 		}
 	}
+}
+
+// Where fewer than half of a step's requests were followed, its split is that of enoughFollowed, if the last
+// splitReach seconds have as many, and of fewFollowed at least: that of the only one of 400 says little of
+// the others, and is another one in each step.
+const (
+	fewFollowed    = 5
+	enoughFollowed = 20
+	splitReach     = 60
+)
+
+// splitSum is how the Server time of the requests is split that were followed in a step.
+type splitSum struct {
+	at       int
+	requests uint64
+	server   int64 // ns
+	parts    [observe.NumServerParts]int64
+}
+
+// followed is how the Server time is split at point i: as the requests tell that were followed in it, and,
+// where they are few, in the steps before. Points come in order of time.
+func (s *seriesJSON) followed(i int, e *observe.Endpoint, step int64) splitSum {
+	if split := e.Split; split != nil {
+		own := splitSum{at: i, requests: split.Requests, server: split.ServerNS}
+		for p := range own.parts {
+			own.parts[p] = split.Parts[observe.ServerPart(p).String()].SumNS
+		}
+		s.splits = append(s.splits, own)
+		if 2*own.requests >= e.Requests {
+			return own
+		}
+	}
+	var sum splitSum
+	first := len(s.splits)
+	for first > 0 && sum.requests < enoughFollowed && int64(i-s.splits[first-1].at)*step <= splitReach {
+		first--
+		one := &s.splits[first]
+		sum.requests, sum.server = sum.requests+one.requests, sum.server+one.server
+		for p, ns := range one.parts {
+			sum.parts[p] += ns
+		}
+	}
+	s.splits = s.splits[first:]
+	if sum.requests < fewFollowed {
+		return splitSum{}
+	}
+	return sum
 }
 
 // part sets a part's mean. Parts that take no time all through are left out.
@@ -193,7 +240,7 @@ func (s *server) lines(ctx context.Context, q *query, g *grid, only map[endpoint
 				line = newSeries(k, g.n)
 				lines[k] = line
 			}
-			line.add(i, &sec.Endpoint, g.seconds(i), q.ledger)
+			line.add(i, &sec.Endpoint, g.step, g.seconds(i), q.ledger)
 			return ctx.Err() == nil
 		})
 		if err == nil {

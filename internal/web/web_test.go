@@ -284,7 +284,7 @@ func TestFindingsAreJoined(t *testing.T) {
 	if len(a.Findings) != 3 || len(a.RuledOut) == 0 {
 		t.Fatalf("%d findings, %d ruled out", len(a.Findings), len(a.RuledOut))
 	}
-	loss := a.Findings[0] // for two minutes, which is more than nine tenths of one
+	loss := a.Findings[1] // for two minutes, which is more than nine tenths of one
 	if loss.Cause != "network-loss" || loss.Windows != 2 || loss.Onset != unix(noon.Add(5*time.Minute)) || loss.End == nil || *loss.End != unix(noon.Add(7*time.Minute)) || loss.Share < 0.59 {
 		t.Errorf("%+v", loss)
 	}
@@ -295,8 +295,8 @@ func TestFindingsAreJoined(t *testing.T) {
 	if len(part.Findings) != 1 || part.Findings[0].Onset != loss.Onset || part.Findings[0].End == nil || *part.Findings[0].End != *loss.End {
 		t.Errorf("of ten seconds: %+v", part.Findings)
 	}
-	for i, want := range []bool{true, false} { // of disk-full the first is over
-		if f := a.Findings[1+i]; f.Cause != "disk-full" || f.Windows != 1 || (f.End != nil) != want {
+	for i, want := range map[int]bool{0: false, 2: true} { // of disk-full the first is over
+		if f := a.Findings[i]; f.Cause != "disk-full" || f.Windows != 1 || (f.End != nil) != want {
 			t.Errorf("%d: %+v", i, f)
 		}
 	}
@@ -326,6 +326,28 @@ func TestFindingsGoOnWhereThereIsTraffic(t *testing.T) {
 		if q := a.Findings[0].Quiet; (q != nil) != c.quiet || q != nil && *q != unix(end.Add(-c.ended)) {
 			t.Errorf("%s: quiet %v", name, q)
 		}
+	}
+}
+
+// TestAnswersCountWhoeverSendsThem: until it is known whose a port is, its requests are those of nobody.
+func TestAnswersCountWhoeverSendsThem(t *testing.T) {
+	m := &memory{}
+	end := noon.Add(150 * time.Second)
+	for at := noon; !at.After(end); at = at.Add(time.Second) {
+		m.add(at, func(r *store.Request) {
+			if at.Before(noon.Add(30 * time.Second)) {
+				r.Process.Comm = ""
+			}
+		})
+	}
+	m.window(t, noon.Add(time.Minute), 60, nil)
+	m.finding(noon.Add(time.Minute), "network-loss", 0.9, cause.Subject{Kind: "listener", NetNS: 4026531840, Port: 80, Comm: "nginx"})
+	f := ask[struct{ Findings []findingJSON }](t, serve(t, m, Options{Now: func() time.Time { return end }}), "/api/findings?from="+unixText(noon)+"&to="+unixText(end)).Findings[0]
+	if f.Quiet != nil {
+		t.Errorf("no answers since %v, and it answers until %v", *f.Quiet, unix(end))
+	}
+	if f.Key == nil || !strings.HasSuffix(*f.Key, "|nginx") {
+		t.Errorf("it is about %v: want the one with most requests", *f.Key)
 	}
 }
 
@@ -368,6 +390,23 @@ func TestFindingsAreRankedAsInEveryReport(t *testing.T) {
 	}
 	if want := []string{"lock-convoy", "accept-queue-overflow", "slow-dependency"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestFindingsThatGoOnComeFirst: at 3 a.m. nobody cares most about what is over.
+func TestFindingsThatGoOnComeFirst(t *testing.T) {
+	m := incident()
+	at := noon.Add(8 * time.Minute)
+	m.window(t, at, 60, nil)
+	m.window(t, at.Add(time.Minute), 60, nil)
+	for i, id := range []string{"lock-convoy", "slow-dependency"} {
+		cost := float64(100 - 90*i)
+		m.finding(at.Add(time.Duration(i)*time.Minute), id, 0.9, cause.Subject{Kind: "process", PID: 7})
+		m.found[i].Impact.Cost = &cost
+	}
+	a := ask[struct{ Findings []findingJSON }](t, serve(t, m, Options{}), "/api/findings?from="+unixText(noon)+"&to="+unixText(noon.Add(10*time.Minute))).Findings
+	if len(a) != 2 || a[0].End != nil || a[0].Cause != "slow-dependency" || a[1].End == nil {
+		t.Errorf("%+v", a)
 	}
 }
 

@@ -489,3 +489,44 @@ func TestManyPointsStayFluid(t *testing.T) {
 		t.Errorf("a move of the cursor takes %.1f ms", perMove)
 	}
 }
+
+// TestHeadlineIsOfOneFinding: its service, time and cause are those of the first finding, not of the endpoint
+// that some other finding made the gravest.
+func TestHeadlineIsOfOneFinding(t *testing.T) {
+	b := open(t, 1200, 800, &mock{})
+	got := eval[[]string](b, `import("/assets/findings.js").then(({ verdict }) => {
+		const app = { range: { from: 0, to: 1 } }, end = 1795725000;
+		const e = (key, side, comm, port, p99) => ({ key, side, port, addr: "10.0.0.1", netns: 1, requests: 100, errors: 0, process: { comm }, total_us: { p99 }, ledger_us: { server: { mean: p99 * 100 } } });
+		const endpoints = [e("a", "served", "booking-app", 4675, 298000), e("b", "served", "mariadbd", 3726, 41000), e("c", "called", "shop", 3306, 2000)];
+		const f = (key, title, onset, more) => ({ key, cause: title, title, role: "cause", share: 0.5, subject: { comm: "exe" }, onset, end: end, shares: [], ...more });
+		const other = f("a", "A dependency answers slowly", end - 500, { share: 1 });
+		return [f("b", "Queries wait for a row lock", end - 60), f("c", "A route is missing", end - 60), f(null, "A host refuses", end - 60)].map((x) => verdict({ findings: [x, other] }, endpoints, app).innerText.replace(/\s+/g, " ").replace(/(\d+-\d+-\d+ )?\d\d:\d\d(:\d\d)?/g, "T"));
+	})`)
+	want := []string{"mariadbd :3726 p99 41 ms: Queries wait for a row lock, T to T (60 s); 2 causes", "shop → :3306 p99 2 ms: A route is missing, T to T (60 s); 2 causes", "exe: A host refuses, T to T (60 s); 2 causes"}
+	for i := range want {
+		if got[i] != "PROBLEM"+want[i] && got[i] != "PROBLEM "+want[i] {
+			t.Errorf("%q, want %q", got[i], want[i])
+		}
+	}
+}
+
+// TestSidesAndChainsAsElsewhere: a side has the words of requests and of top, and chains are in the order
+// that their heading tells.
+func TestSidesAndChainsAsElsewhere(t *testing.T) {
+	m := &mock{}
+	b := open(t, 1200, 800, m)
+	b.goTo("#/?last=3600", "timeline")
+	b.says(".title h1 .way", "served")
+	if got := eval[string](b, `[...new Set([...document.querySelectorAll(".endpoints .way")].map((e) => e.textContent))].sort().join()`); got != "called,served" {
+		t.Errorf("sides %s", got)
+	}
+	chains := []object{}
+	for _, s := range []float64{82, 1020, 60, 9.56, 83} {
+		chains = append(chains, object{"nodes": []string{"a1", "a2"}, "seconds": s, "text": "", "cycle": false})
+	}
+	m.tells(map[string]any{"/api/waits": object{"nodes": waitGraph["nodes"], "edges": waitGraph["edges"], "chains": chains, "losses": []object{}}})
+	b.goTo("#/?view=waits", "waits")
+	if got := eval[string](b, `[...document.querySelectorAll("ol.worded li > b")].map((e) => e.textContent).join()`); got != "17 min,83 s,82 s,60 s,9.56 s" {
+		t.Errorf("chains of %s", got)
+	}
+}

@@ -116,7 +116,7 @@ export class Endpoints {
     const chosen = e.key === this.chosen, found = (this.findings || []).filter((f) => f.key === e.key && f.role !== "consequence").length, line = this.sparks?.get(e.key);
     const ledger = ledgerOf(e), bar = strip(ledger);
     const row = h("a", { class: "endpoint", href: this.app.address({ ep: e.key }), "data-key": e.key, "aria-current": chosen ? "true" : undefined },
-      h("span", { class: "line" }, h("span", { class: `way ${e.side}`, title: e.side === "served" ? say`requests answered on this host` : say`requests sent from this host` }, e.side === "served" ? say`in` : say`out`),
+      h("span", { class: "line" }, h("span", { class: `way ${e.side}`, title: e.side === "served" ? say`requests answered on this host` : say`requests sent from this host` }, e.side === "served" ? say`served` : say`called`),
         name(who(e), "strong"), found ? h("span", { class: "badge", title: say`findings on this endpoint` }, count(found)) : null, h("span", { class: "grow" }), line ? spark(line) : null),
       h("span", { class: "line soft" }, h("bdi", { class: "name mono" }, place(e)), h("span", { class: "grow" }), idle(e, this.app) ? h("span", { title: say`no request since then` }, say`until ${clock(latest(e, this.app))}`) : h("span", {}, `${rate(pace(e, this.app))}/s`), e.errors > 0 ? h("span", { class: "bad" }, say`${count(e.errors)} errors`) : null),
       h("span", { class: "line figures" }, h("span", {}, "p50 ", h("b", {}, micros(e.total_us?.p50))), h("span", {}, "p99 ", h("b", {}, micros(e.total_us?.p99))), h("span", {}, say`server `, h("b", {}, micros(e.server_us?.p99)))),

@@ -6,7 +6,7 @@ import { count, evidence, micros, percent, plural, rate } from "./figure.js";
 import { clock, span, moment, other, now } from "./clock.js";
 import { menu, saveCSV, saveJSON } from "./export.js";
 import { Plot, spark, right } from "./chart.js";
-import { first, pace, who } from "./endpoints.js";
+import { pace, who } from "./endpoints.js";
 
 // level is how grave a finding is, by how much of the trouble it explains.
 export const level = (f) => f.role === "consequence" ? "follows" : (f.share ?? 0) >= 0.5 ? "grave" : (f.share ?? 0) >= 0.1 ? "middle" : "light";
@@ -133,9 +133,9 @@ export function verdict(d, endpoints, app) {
   const roots = (d.findings || []).filter((f) => f.role !== "consequence"), served = (endpoints || []).filter((e) => e.side === "served");
   const line = (word, level, ...text) => h("p", { class: `verdict-line ${level}`, role: "status" }, h("b", {}, word), text);
   if (roots.length) {
-    const e = first(endpoints || [], d.findings), errors = e?.requests > 0 ? e.errors / e.requests : 0, f = sorted(roots)[0];
-    const text = e ? [name(who(e), "strong"), ` :${e.port}\u2003p99 ${micros(e.total_us?.p99)}`, errors >= 0.005 ? say`, ${percent(errors)} errors` : ""] : [subject(f)];
-    return line(say`PROBLEM`, "problem", text, over(f) || f.quiet ? `${marks.comma}${lasted(f)}` : say` since ${began(f)}`, roots.length > 1 ? `${marks.semicolon}${plural(roots.length, "cause")}` : "");
+    const f = sorted(roots)[0], e = f.key && (endpoints || []).find((x) => x.key === f.key), errors = e?.requests > 0 ? e.errors / e.requests : 0; // all of one finding
+    const text = e ? [name(who(e), "strong"), ` ${e.side === "called" ? "→ " : ""}:${e.port}\u2003p99 ${micros(e.total_us?.p99)}`, errors >= 0.005 ? say`, ${percent(errors)} errors` : ""] : [subject(f)];
+    return line(say`PROBLEM`, "problem", text, marks.colon, clean(f.title, 200), over(f) || f.quiet ? `${marks.comma}${lasted(f)}` : say` since ${began(f)}`, roots.length > 1 ? `${marks.semicolon}${plural(roots.length, "cause")}` : "");
   }
   if (d.judged === null) return line(say`UNKNOWN`, "unknown", say`nothing was judged in this time yet: a window is judged at its end, each minute by default`);
   const unchecked = d.not_checked?.length || 0, out = d.ruled_out?.length || 0;

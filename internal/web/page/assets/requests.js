@@ -53,7 +53,7 @@ export function rows(app, list, { brief = false } = {}) {
     h("thead", {}, h("tr", {}, [[say`Began`], brief ? null : [say`Endpoint`], [say`Client`], [say`Status`], [say`Total`, "n"], [say`Time breakdown`]].filter(Boolean).map(([t, cls = ""]) => h("th", { scope: "col", class: cls }, t)))),
     h("tbody", {}, list.map((r) => h("tr", { data: { go: r.id }, on: { click: (e) => { if (!e.target.closest("a")) location.hash = open(r); } } },
       h("td", { class: "when" }, h("a", { href: open(r), "data-key": r.id, title: other(began(r), 1) }, moment(began(r), 1))),
-      brief ? null : h("td", { class: "ep" }, h("span", { class: `way ${r.side}` }, r.side === "served" ? say`in` : say`out`), r.hops ? route(r.hops, true)
+      brief ? null : h("td", { class: "ep" }, h("span", { class: `way ${r.side}` }, r.side === "served" ? say`served` : say`called`), r.hops ? route(r.hops, true)
         : [name(pod(r.process?.workload) || r.process?.container_name || r.process?.comm || "?", "strong"), " ", h("bdi", { class: "mono soft name" }, r.side === "called" ? `${clean(r.peer_addr, 60)}:${r.peer_port}` : `${clean(r.addr, 60)}:${r.port}`)]),
       h("td", { class: "mono soft client" }, r.side === "called" ? `${clean(r.addr, 60)}:${r.port}` : pod(r.peer_workload) || `${clean(r.peer_addr, 60)}:${r.peer_port}`),
       h("td", { class: failed(r) ? "bad" : "" }, status(r)),
@@ -78,11 +78,11 @@ export default function view(app) {
       e.value = r[key] || "";
       return e;
     };
-    const eps = (known.endpoints || []).slice(0, 300).map((e) => [e.key, clean(`${e.side === "served" ? say`in` : say`out`} ${e.process?.comm || "?"} ${e.addr}:${e.port}`, 60)]);
+    const eps = (known.endpoints || []).slice(0, 300).map((e) => [e.key, clean(`${e.side === "served" ? say`served` : say`called`} ${e.process?.comm || "?"} ${e.addr}:${e.port}`, 60)]);
     if (r.ep && !eps.some(([k]) => k === r.ep)) eps.push([r.ep, clean(r.ep.split("|").slice(2).join(" "), 60)]);
     steady(bar, h("h1", {}, say`Requests`), h("small", { class: "soft" }, [total === null ? d.stand_for ? plural(d.stand_for, "request") : say`more than can be counted` : d.stand_for > total ? say`${count(total)} stored, which stand for ${count(d.stand_for)}` : plural(total, "request"), more ? r.sort === "time" ? say`the latest ${count(shown)} are shown` : say`the slowest ${count(shown)} are shown` : "", lines < shown && total !== null ? say`drawn in ${plural(lines, "line")}` : ""].filter(Boolean).join(marks.comma)), h("span", { class: "grow" }),
       r.trace ? h("a", { class: "act", href: app.address({ trace: null }), title: say`All requests again` }, `${say`trace`} ${clean(r.trace, 32)} ×`) : null,
-      pick(say`Endpoint`, "ep", [["", say`all endpoints`], ...eps]), pick(say`Side`, "side", [["", say`in and out`], ["served", say`in: answered here`], ["called", say`out: called from here`]]), pick(say`Least time`, "slow", least), pick(say`Status`, "status", [["", say`any status`], ["ok", "ok"], ["error", say`errors`]]),
+      pick(say`Endpoint`, "ep", [["", say`all endpoints`], ...eps]), pick(say`Side`, "side", [["", say`served and called`], ["served", say`served: answered here`], ["called", say`called: from here`]]), pick(say`Least time`, "slow", least), pick(say`Status`, "status", [["", say`any status`], ["ok", "ok"], ["error", say`errors`]]),
       choice(say`Order`, [["slow", say`slowest`], ["time", say`latest`]], r.sort || "slow", (v) => app.go({ sort: v === "slow" ? null : v })),
       menu(say`requests`, [[say`Table (CSV)`, query("api/requests", { ...q, limit: MOST, format: "csv" })], [say`All of it (JSON)`, query("api/requests", { ...q, limit: MOST })]]));
     steady(list, unlabelled(d.requests), !lines && !known.endpoints?.length ? quiet(app) : rows(app, d.requests), more && limit < MOST ? h("p", { class: "acts" }, h("button", { type: "button", class: "act", on: { click: () => { limit = Math.min(MOST, limit * 3); app.reload(); } } }, say`Show more`)) : null);

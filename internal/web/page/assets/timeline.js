@@ -101,7 +101,7 @@ export default function timeline(app) {
 
   function head(e) {
     const p = e.process || {};
-    steady(title, h("h1", {}, h("span", { class: `way ${e.side}` }, e.side === "served" ? say`in` : say`out`), name(who(e)), h("bdi", { class: "name mono soft" }, place(e))),
+    steady(title, h("h1", {}, h("span", { class: `way ${e.side}` }, e.side === "served" ? say`served` : say`called`), name(who(e)), h("bdi", { class: "name mono soft" }, place(e))),
       h("p", { class: "soft where" }, [e.side === "served" ? say`requests answered here` : say`requests sent from here`, p.comm && p.comm !== who(e) ? name(p.comm) : null, p.pid ? `pid ${p.pid}` : null, p.container_name || p.container ? name(say`container ${p.container_name || p.name || p.container}`) : null, p.unit ? name(p.unit) : null, idle(e, app) ? h("b", {}, say`no request since ${clock(latest(e, app))}`) : null].filter(Boolean).flatMap((x, i) => i ? [" · ", x] : [x])),
       h("dl", { class: "facts" }, [[say`requests`, count(e.requests)], [say`per second`, rate(pace(e, app))], [say`errors`, count(e.errors), e.errors > 0 ? "bad" : ""], [say`mean`, micros(mean(e))], ["p50", micros(e.total_us?.p50)], ["p99", micros(e.total_us?.p99)], [say`slowest`, micros(e.total_us?.max)], [say`server p99`, micros(e.server_us?.p99)], [say`round trip`, micros(e.rtt_us)], [say`loss`, permille(e.loss_permille)]]
         .map(([k, v, cls = ""]) => h("div", { class: cls }, h("dt", {}, k), h("dd", {}, v)))));

@@ -103,8 +103,8 @@ export default function view(app) {
 
   // worded tells the same in words, for who cannot see the drawing.
   function worded(by) {
-    const some = (data.chains || []).slice(0, 20);
-    fill(list, some.length ? [h("h2", {}, say`Chains, those that held up slow requests longest first`), h("ol", { class: "worded" }, some.map((c) => h("li", {}, h("b", {}, seconds(c.seconds)), " ", (c.nodes || []).map((id, i) => [i ? h("span", { class: "soft" }, " → ") : null, name(by.has(id) ? label(by.get(id)) : id)]), c.cycle ? h("span", { class: "badge" }, say`cycle`) : null, c.text ? h("div", { class: "soft" }, clean(c.text, 300)) : null)))] : null);
+    const some = (data.chains || []).slice(0, 20).sort((a, b) => (b.seconds || 0) - (a.seconds || 0)); // of those that held up slow requests most
+    fill(list, some.length ? [h("h2", {}, say`Chains that held up slow requests, longest first`), h("ol", { class: "worded" }, some.map((c) => h("li", {}, h("b", {}, seconds(c.seconds)), " ", (c.nodes || []).map((id, i) => [i ? h("span", { class: "soft" }, " → ") : null, name(by.has(id) ? label(by.get(id)) : id)]), c.cycle ? h("span", { class: "badge" }, say`cycle`) : null, c.text ? h("div", { class: "soft" }, clean(c.text, 300)) : null)))] : null);
   }
   return { element, load, end: () => seen.disconnect() };
 }
