@@ -230,3 +230,15 @@ func TestSampledWaits(t *testing.T) {
 		}
 	}
 }
+
+// TestPortWithoutListener: requests on the port that is asked for are judged where nothing
+// listened there when the window began, and those on others are not.
+func TestPortWithoutListener(t *testing.T) {
+	v := harmed(func(e *observe.Endpoint) { slowOnes(e, 50, 1e9) })
+	for port, want := range map[int]int{4711: 1, 4712: 0} {
+		v.Filter.Port = port
+		if a := NewView(v.Observation).Account(); len(a.Victims) != want {
+			t.Errorf("port %d: %+v, want %d", port, a, want)
+		}
+	}
+}
