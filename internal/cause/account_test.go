@@ -179,6 +179,9 @@ func TestNotConnected(t *testing.T) {
 			if f, left := v.Unexplained(&a.Victims[0]); left {
 				t.Errorf("%+v is left of %+v", f, a)
 			}
+			if cost := all[0].Impact.Cost; cost == nil || *cost != a.Explained {
+				t.Errorf("it cost %v, and %v s are explained by it", cost, a.Explained)
+			}
 		})
 	}
 }
