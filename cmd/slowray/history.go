@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -223,15 +224,14 @@ func filtered(o *observe.Observation, f observe.Filter) error {
 			}
 		}
 	}
+	// What began to listen after the ports were read, or ended before, answered requests.
 	listens := func() bool {
 		for i := range o.Namespaces {
-			for j := range o.Namespaces[i].Listeners {
-				if o.Namespaces[i].Listeners[j].Port == f.Port {
-					return true
-				}
+			if slices.ContainsFunc(o.Namespaces[i].Listeners, func(l observe.Listener) bool { return l.Port == f.Port }) {
+				return true
 			}
 		}
-		return false
+		return slices.ContainsFunc(o.Endpoints, func(e observe.Endpoint) bool { return e.Port == f.Port && e.Side == observe.Served.String() })
 	}
 	process := func(match func(*observe.Process) bool) bool {
 		for i := range o.Processes {

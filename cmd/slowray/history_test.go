@@ -329,3 +329,14 @@ func TestContainerStartedAnew(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
+
+// TestPortThatBeganLater: what began to listen within a window has answered there, and is judged.
+func TestPortThatBeganLater(t *testing.T) {
+	o := observe.Observation{Endpoints: []observe.Endpoint{{Side: observe.Served.String(), Port: 4675}, {Side: observe.Called.String(), Port: 5432}}}
+	if err := filtered(&o, observe.Filter{Port: 4675}); err != nil || o.Filter.Port != 4675 {
+		t.Errorf("%v, port %d", err, o.Filter.Port)
+	}
+	if err := filtered(&o, observe.Filter{Port: 5432}); err == nil {
+		t.Error("a port that is called elsewhere is taken for a service")
+	}
+}

@@ -114,6 +114,7 @@ func (a *Account) sort() {
 // what was lost, each for its share of it, and no second twice.
 func (v *View) Explain(a *Account, findings []Finding) {
 	a.Lost, a.Explained = 0, 0
+	kept := make([]float64, len(findings)) // of what was lost, by connections that it kept off
 	for i := range a.Victims {
 		x := &a.Victims[i]
 		var behind []*ledger
@@ -124,7 +125,9 @@ func (v *View) Explain(a *Account, findings []Finding) {
 		for j := range findings {
 			v.Step()
 			if x.l == nil {
-				share += v.keptOff(&findings[j], x.o)
+				claim := v.keptOff(&findings[j], x.o)
+				share += claim
+				kept[j] += x.Lost * min(claim, 1)
 			} else {
 				claim := v.claim(&findings[j], x, behind)
 				if share += claim; claim > 0 {
@@ -136,6 +139,12 @@ func (v *View) Explain(a *Account, findings []Finding) {
 	}
 	a.Victims = append(a.Victims, v.byCause(a.Victims, findings)...)
 	a.sort()
+	for j, lost := range kept {
+		if f := &findings[j]; f.Impact.Cost == nil && !f.uncounted && lost > 0 {
+			cost := round(lost)
+			f.Impact.Cost = &cost // no request tells, and it ranks among those of which requests do
+		}
+	}
 	for i := range a.Victims {
 		a.Lost += a.Victims[i].Lost
 		a.Explained += a.Victims[i].Explained

@@ -179,6 +179,9 @@ func TestNotConnected(t *testing.T) {
 			if f, left := v.Unexplained(&a.Victims[0]); left {
 				t.Errorf("%+v is left of %+v", f, a)
 			}
+			if cost := all[0].Impact.Cost; cost == nil || *cost != a.Explained {
+				t.Errorf("it cost %v, and %v s are explained by it", cost, a.Explained)
+			}
 		})
 	}
 }
@@ -188,4 +191,57 @@ func scan(ports int) (out []observe.Connect) {
 		out = append(out, observe.Connect{PID: 9, Comm: "scan", NetNS: 1, Family: "inet", Addr: "10.0.0.9", Port: 1 + p, Failed: 1, Refused: 1})
 	}
 	return out
+}
+
+// TestSampledWaits: where a sample stands for the slow requests, its finding says so, and accounts
+// for as much of all that was lost as the sample shows; the rest stays unexplained.
+func TestSampledWaits(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		part float64 // of the slow time that is lost to the lock
+		left bool
+	}{
+		{"all of them wait for the lock", 0.95, false},
+		{"most suffer from what the sample does not show", 0.3, true},
+	} {
+		const n = 3000
+		g := waitGraph(observe.SlowTime{PID: nginxMaster, Requests: n, Sampled: 500, NS: n * 300 * ms, LongestNS: 300 * ms})
+		o := healthy()
+		quiet(nginxServed().add(7000, ms, ms, 0, quick).add(n, ms, ms, 0, parts{observe.Server: 300 * ms}))(o)
+		g.Shares = []observe.WaitShare{waitShare(nginxMaster, int64(c.part*n*300)*ms, c.part*n, ends(observe.EndSleep, "sleeps",
+			hop(nginxWorker1, nginxWorker1, observe.WaitFileLock, observe.WantsRelease, "flock", "fd 20 → /srv/seats.lock"),
+			peer(hop(backupPID, backupPID, observe.WaitSleep, "", "clock_nanosleep", ""), observe.HowOwner, "holds the lock on that file")))}
+		o.Waits = g
+		v := NewView(o)
+		r := checkFileLock(v)
+		if (len(r.Findings) == 0) != c.left {
+			t.Fatalf("%s: %+v", c.name, r)
+		}
+		a := v.Account()
+		for i := range r.Findings {
+			v.Price(&r.Findings[i])
+			if e := r.Findings[i].Evidence[1]; e.Value != 500 || e.Limit != n {
+				t.Errorf("%s: %+v", c.name, e)
+			}
+		}
+		v.Explain(&a, r.Findings)
+		if len(a.Victims) == 0 {
+			t.Fatalf("%s: nobody is harmed", c.name)
+		}
+		if _, left := v.Unexplained(&a.Victims[0]); left != c.left {
+			t.Errorf("%s: unexplained %t: %+v", c.name, left, a.Victims[0])
+		}
+	}
+}
+
+// TestPortWithoutListener: requests on the port that is asked for are judged where nothing
+// listened there when the window began, and those on others are not.
+func TestPortWithoutListener(t *testing.T) {
+	v := harmed(func(e *observe.Endpoint) { slowOnes(e, 50, 1e9) })
+	for port, want := range map[int]int{4711: 1, 4712: 0} {
+		v.Filter.Port = port
+		if a := NewView(v.Observation).Account(); len(a.Victims) != want {
+			t.Errorf("port %d: %+v, want %d", port, a, want)
+		}
+	}
 }

@@ -44,7 +44,8 @@ func (v *View) buildLedgers() {
 		case l.called():
 			called = append(called, l)
 		// What is read from a file holds only what was asked for, and no processes.
-		case v.Filter == (observe.Filter{}) || v.Capture != nil || v.ServiceAt(e.NetNS, e.Port, "") != nil:
+		// What began to listen within the window is no service of its beginning.
+		case v.Filter == (observe.Filter{}) || v.Filter == (observe.Filter{Port: e.Port}) || v.Capture != nil || v.ServiceAt(e.NetNS, e.Port, "") != nil:
 			answer(l)
 		default:
 			others = append(others, l)

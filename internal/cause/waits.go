@@ -99,6 +99,20 @@ func (r *root) slowCount() (slow, unfinished int) {
 	return slow, unfinished
 }
 
+// sampled is how many of the slow requests were looked at where the figures are an estimate
+// from these; 0: all.
+func (r *root) sampled() (n int) {
+	estimate := false
+	for _, s := range r.slow {
+		estimate = estimate || s.Sampled > 0
+		n += cmp.Or(s.Sampled, s.Requests)
+	}
+	if !estimate || r.own() {
+		return 0
+	}
+	return n
+}
+
 // share is the part of the slow requests' time that it explains.
 func (r *root) share() float64 { return ratio(r.lost, r.slowNS()) }
 

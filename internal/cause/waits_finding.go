@@ -163,8 +163,11 @@ func (v *View) rootFinding(r *root, describe func(*root, *Finding)) Finding {
 		{Fact: one + " that waited like this, at once at most", Value: atOnce, Limit: threads, Unit: one, Source: source},
 		{Fact: "of all " + one + " together, in " + seconds(v.Window.Seconds), Value: round(float64(r.threadNS()) / 1e9), Unit: "s", Source: fmt.Sprintf("%s, every %s", source, nanoseconds(float64(v.Waits.EveryNS)))},
 	}
+	if n := r.sampled(); n > 0 {
+		f.Evidence = slices.Insert(f.Evidence, 1, Evidence{Fact: "of them looked at, a fair sample that stands for all", Value: n, Limit: slow, Unit: "requests", Source: "request records"})
+	}
 	if longest := r.longest(); longest > 0 {
-		f.Evidence = slices.Insert(f.Evidence, 2, Evidence{Fact: "the longest", Value: round(float64(longest) / 1e9), Unit: "s without running, at least", Source: source})
+		f.Evidence = slices.Insert(f.Evidence, len(f.Evidence)-1, Evidence{Fact: "the longest", Value: round(float64(longest) / 1e9), Unit: "s without running, at least", Source: source})
 	}
 	if all := v.Use.CPU.Total(); all > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "CPU idle meanwhile", Value: round(ratio(v.Use.CPU.Idle+v.Use.CPU.IOWait, all)), Unit: "share", Source: "/proc/stat"})

@@ -37,7 +37,8 @@ func rank(findings []cause.Finding, catalogue []cause.Cause) []cause.Finding {
 // is down but that hardly anybody calls is reported, and not before one that all
 // wait for. Where the cost is not known, the weight alone counts. The costs of what
 // threads wait for are no estimates against each other, since the same looks tell them:
-// of two waits on one way that which keeps the requests longer is reported first.
+// of two waits on one way that which keeps the requests longer is reported first. Nor
+// are the costs of what nobody explains, which are what was counted: most lost first.
 func Rank[T any](list []T, catalogue []cause.Cause, of func(T) *cause.Finding) {
 	known := declared(catalogue)
 	waits := func(f *cause.Finding) bool { c := known[f.Cause]; return c != nil && c.Class&cause.ClassWait != 0 }
@@ -68,6 +69,17 @@ func Rank[T any](list []T, catalogue []cause.Cause, of func(T) *cause.Finding) {
 			before(a, b, known),
 		)
 	})
+	var at []int
+	var unexplained []T
+	for i, x := range list {
+		if f := of(x); f.Role == cause.RoleCause && f.Cause == cause.Unexplained {
+			at, unexplained = append(at, i), append(unexplained, x)
+		}
+	}
+	slices.SortStableFunc(unexplained, func(x, y T) int { return cmp.Compare(costOf(of(y)), costOf(of(x))) })
+	for i, x := range unexplained {
+		list[at[i]] = x
+	}
 }
 
 // layer is where on a request's way a finding's cause sits.

@@ -44,6 +44,16 @@ func TestTriflesComeAfterOutages(t *testing.T) {
 	}
 }
 
+// TestUnexplainedByLoss: of harm without a cause, what lost most comes first, whatever part of
+// its own service that is.
+func TestUnexplainedByLoss(t *testing.T) {
+	in := []cause.Finding{costly("unexplained", 1, 172), costly("accept-queue-wait", 0.9, 600), costly("unexplained", 0.95, 675)}
+	got := rank(in, cause.Catalogue())
+	if first, last := got[0], got[2]; *first.Impact.Cost != 675 || *last.Impact.Cost != 600 {
+		t.Errorf("%v", order(got))
+	}
+}
+
 // TestRangeRanksByCost: over several windows what was lost in all of them counts.
 func TestRangeRanksByCost(t *testing.T) {
 	r := NewRange()

@@ -57,7 +57,8 @@ type WaitShare struct {
 // answers, or should answer.
 type SlowTime struct {
 	PID        int   `json:"pid"`
-	Requests   int   `json:"requests"`             // slow ones, a sample where there are very many
+	Requests   int   `json:"requests"`             // slow ones
+	Sampled    int   `json:"sampled,omitempty"`    // of them, those that were looked at, where all figures are an estimate from a fair sample
 	Unfinished int   `json:"unfinished,omitempty"` // of them, those that had no answer when the window ended
 	Unread     int   `json:"unread,omitempty"`     // of those, those that nobody had read
 	NS         int64 `json:"ns"`                   // that they waited for the process to do something

@@ -426,9 +426,9 @@ func (p *printer) shortAccount(r *diagnose.Report) {
 	}
 	lost, explained := figure.Seconds(a.Lost), figure.Percent(a.Explained/a.Lost)
 	if p.narrow() {
-		p.paragraph(p.say("The causes explain %s of %s that requests lost.", explained, lost))
+		p.paragraph(p.say("Known causes explain %s of %s that requests lost.", explained, lost))
 	} else {
-		p.paragraph(p.say("Requests lost %s in this window; the causes above explain %s of it.", lost, explained))
+		p.paragraph(p.say("Requests lost %s in this window; known causes explain %s of it.", lost, explained))
 	}
 	if failed, s := failedIn(a); s >= 0.1*a.Lost {
 		p.paragraph(p.say("A failure counts 1 s, the least time until a client asks again: %s failed.", figure.Count(failed)))

@@ -167,8 +167,8 @@ func TestTextTellsWhatWasLost(t *testing.T) {
 		lost, explained float64
 		want            string
 	}{
-		{41.2, 40, "Requests lost 41.2 s in this window; the causes above explain 97 % of it."},
-		{3, 0, "the causes above explain 0 % of it."},
+		{41.2, 40, "Requests lost 41.2 s in this window; known causes explain 97 % of it."},
+		{3, 0, "known causes explain 0 % of it."},
 		{0, 0, ""},
 	} {
 		var out strings.Builder

@@ -156,7 +156,9 @@ func (w *waits) end(s *session) {
 // another goroutine than the questions.
 type slowRequests struct {
 	mu       sync.Mutex
-	finished []slowRecord
+	finished []slowRecord // each every-th of those that were seen
+	seen     int
+	every    int
 	open     map[openKey]slowRecord // by connection and number
 	pids     map[int]bool           // that read requests
 	fresh    []int
@@ -182,7 +184,7 @@ type openKey struct {
 }
 
 func newSlowRequests() *slowRequests {
-	return &slowRequests{open: map[openKey]slowRecord{}, pids: map[int]bool{}, answered: map[int]int64{}}
+	return &slowRequests{every: 1, open: map[openKey]slowRecord{}, pids: map[int]bool{}, answered: map[int]int64{}}
 }
 
 // maxReaders bounds the processes that are remembered to have answered.
@@ -229,16 +231,23 @@ func (q *slowRequests) note(r *observe.Request) {
 	if rec.busy < int64(slowRequest) {
 		return
 	}
-	if len(q.finished) < 2*maxSlowRequests {
-		q.finished = append(q.finished, rec)
+	if q.seen++; q.seen%q.every != 0 {
+		q.lost++
 		return
 	}
-	// Every other one is left out: they stay spread over the window.
-	for i := range maxSlowRequests {
-		q.finished[i] = q.finished[2*i+1]
+	if len(q.finished) == 2*maxSlowRequests {
+		// Every other one is left out, from now on too: each stands for as many.
+		for i := range maxSlowRequests {
+			q.finished[i] = q.finished[2*i+1]
+		}
+		q.finished, q.every = q.finished[:maxSlowRequests], 2*q.every
+		q.lost += maxSlowRequests
+		if q.seen%q.every != 0 {
+			q.lost++
+			return
+		}
 	}
-	q.finished = append(q.finished[:maxSlowRequests], rec)
-	q.lost += maxSlowRequests
+	q.finished = append(q.finished, rec)
 }
 
 // any says whether a request took long, or still does.
@@ -273,7 +282,7 @@ func (q *slowRequests) list(s *session) ([]wait.SlowRequest, func(pid int) time.
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	out := make([]wait.SlowRequest, 0, len(q.finished)+len(q.open))
-	add := func(k openKey, r *slowRecord, unfinished bool) {
+	add := func(k openKey, r *slowRecord, unfinished bool, stands float64) {
 		owner := 0
 		if r.pid == 0 {
 			r.pid = s.listenerOf(r.netns, int(r.local.Port()))
@@ -294,11 +303,11 @@ func (q *slowRequests) list(s *session) ([]wait.SlowRequest, func(pid int) time.
 		}
 		out = append(out, wait.SlowRequest{
 			PID: r.pid, TID: r.tid, Owner: owner, From: time.Unix(0, r.start), Read: time.Unix(0, read), To: time.Unix(0, r.end), Busy: time.Duration(r.busy),
-			Unfinished: unfinished, Unread: r.unread,
+			Unfinished: unfinished, Unread: r.unread, Stands: stands,
 		})
 	}
 	for i := range q.finished {
-		add(openKey{}, &q.finished[i], false)
+		add(openKey{}, &q.finished[i], false, float64(q.every))
 	}
 	open := slices.Collect(maps.Keys(q.open))
 	slices.SortFunc(open, func(a, b openKey) int {
@@ -306,7 +315,7 @@ func (q *slowRequests) list(s *session) ([]wait.SlowRequest, func(pid int) time.
 	})
 	for _, k := range open {
 		rec := q.open[k]
-		add(k, &rec, true)
+		add(k, &rec, true, 1)
 	}
 	return out, func(pid int) time.Time { return time.Unix(0, q.answered[pid]) }
 }

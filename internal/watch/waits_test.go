@@ -82,7 +82,9 @@ func TestSlowRequestsAreBounded(t *testing.T) {
 	q := newSlowRequests()
 	const n = 10 * maxSlowRequests
 	for i := range n {
-		q.note(slowOne(5, 51, uint32(i), 0, atWork(time.Second)))
+		r := slowOne(5, 51, uint32(i), 0, atWork(time.Second))
+		r.StartNS += int64(i)
+		q.note(r)
 		q.note(slowOne(5, 51, uint32(n+i), observe.FlagUnfinished, atWork(time.Second)))
 	}
 	if len(q.finished) > 2*maxSlowRequests || len(q.finished) < maxSlowRequests || len(q.open) != maxSlowRequests {
@@ -90,6 +92,14 @@ func TestSlowRequestsAreBounded(t *testing.T) {
 	}
 	if want := int64(2*n - len(q.finished) - len(q.open)); q.lost != want {
 		t.Errorf("lost %d, want %d", q.lost, want)
+	}
+	if all := q.every * len(q.finished); all < n-q.every || all > n {
+		t.Errorf("%d stand for %d each, of %d", len(q.finished), q.every, n)
+	}
+	for i := range q.finished[1:] {
+		if apart := q.finished[i+1].start - q.finished[i].start; apart != int64(q.every) {
+			t.Fatalf("%d and %d are %d apart, want %d: the sample is fair", i, i+1, apart, q.every)
+		}
 	}
 }
 

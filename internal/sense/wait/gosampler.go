@@ -258,10 +258,10 @@ func (s *Sampler) passOnGo(f *family, t *observe.SlowTime, lost map[*shape]*loss
 		}
 		for i := range w.moments {
 			m := &w.moments[i]
-			requests := 0
+			requests := 0.0
 			for _, r := range f.requests {
 				if !r.From.After(m.at) && r.To.After(m.at) {
-					requests++
+					requests += f.stands(r)
 				}
 			}
 			goroutines := m.other
@@ -271,8 +271,7 @@ func (s *Sampler) passOnGo(f *family, t *observe.SlowTime, lost map[*shape]*loss
 			if requests == 0 || goroutines == 0 {
 				continue
 			}
-			// Of very many requests a sample is kept.
-			each := min(1, float64(requests)/(float64(goroutines)/f.thinned)) / f.thinned
+			each := min(1, requests/float64(goroutines))
 			shapes := make([]*shape, 0, len(m.held))
 			for sh := range m.held {
 				shapes = append(shapes, sh)

@@ -2,6 +2,7 @@ package wait
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -22,10 +23,13 @@ type SlowRequest struct {
 	// where no request is recorded: on a unix socket. It counts only for those
 	// that have none of their own.
 	Lent bool
+	// Stands is how many requests like it there were, of which it is the one that was
+	// kept; 0: it alone.
+	Stands float64
 }
 
 // maxSlow bounds the requests of a process that time is passed on for: each is
-// compared with each.
+// compared with each. What these lose stands for the others.
 const maxSlow = 500
 
 // maxFamilies bounds the processes with slow requests that are reported, those with
@@ -121,7 +125,7 @@ func (s *Sampler) share(sh *shape, l *loss) observe.WaitShare {
 	out.Chain.Hops[0].ForNS = max(out.Chain.Hops[0].ForNS, out.LongestNS)
 	if l != nil {
 		out.SlowNS, out.SlowRequests, out.Reader = l.time.Nanoseconds(), l.requests, l.reader
-		out.OfNS, out.OfRequests = l.of.Nanoseconds(), l.hit
+		out.OfNS, out.OfRequests = l.of.Nanoseconds(), int(math.Round(l.hit))
 	}
 	return out
 }
@@ -132,7 +136,7 @@ type loss struct {
 	requests float64
 	reader   bool
 	of       time.Duration // of the requests that lost notable time so
-	hit      int           // such requests
+	hit      float64       // such requests
 }
 
 // families sorts requests and waits by the process that an administrator knows.
@@ -215,22 +219,28 @@ func (f *family) thin() {
 	f.requests = kept
 }
 
+// stands is how many requests of those that there were one of the sample stands for.
+func (f *family) stands(r *SlowRequest) float64 { return f.thinned * max(r.Stands, 1) }
+
 // passOn passes the time of a family's slow requests on.
 func (f *family) passOn(lost map[*shape]*loss, slack time.Duration, answered func(int) time.Time) observe.SlowTime {
 	t := observe.SlowTime{PID: f.master}
+	var requests, unfinished, unread, busy, computed float64
 	for _, r := range f.requests {
 		if r.Busy <= 0 {
 			continue
 		}
-		t.Requests++
+		n := f.stands(r)
+		t.Sampled++
+		requests += n
 		t.Lent = r.Lent
-		t.NS += r.Busy.Nanoseconds()
+		busy += n * float64(r.Busy)
 		t.LongestNS = max(t.LongestNS, r.Busy.Nanoseconds())
 		if r.Unfinished {
-			t.Unfinished++
+			unfinished += n
 		}
 		if r.Unread {
-			t.Unread++
+			unread += n
 		}
 		direct, compute := f.direct(r)
 		left := r.Busy - compute
@@ -239,7 +249,7 @@ func (f *family) passOn(lost map[*shape]*loss, slack time.Duration, answered fun
 			f.lose(lost, sh, d, r, true)
 			left -= d
 		}
-		t.ComputeNS += min(compute, r.Busy).Nanoseconds()
+		computed += n * float64(min(compute, r.Busy))
 		if sh := f.sleptFor(r, left, slack); sh != nil {
 			f.lose(lost, sh, left, r, false)
 			continue
@@ -254,6 +264,11 @@ func (f *family) passOn(lost map[*shape]*loss, slack time.Duration, answered fun
 		for sh, d := range f.handed(r, left, slack, still) {
 			f.lose(lost, sh, d, r, false)
 		}
+	}
+	t.NS, t.ComputeNS = int64(busy), int64(computed)
+	t.Requests, t.Unfinished, t.Unread = int(math.Round(requests)), int(math.Round(unfinished)), int(math.Round(unread))
+	if t.Sampled == t.Requests {
+		t.Sampled = 0
 	}
 	return t
 }
@@ -284,12 +299,13 @@ func (f *family) lose(lost map[*shape]*loss, sh *shape, d time.Duration, r *Slow
 		l = &loss{}
 		lost[sh] = l
 	}
-	l.time += d
+	n := f.stands(r)
+	l.time += time.Duration(n * float64(d))
 	l.reader = l.reader || reader
-	l.requests += float64(d) / float64(r.Busy)
+	l.requests += n * float64(d) / float64(r.Busy)
 	if d >= r.Busy/20 {
-		l.of += r.Busy
-		l.hit++
+		l.of += time.Duration(n * float64(r.Busy))
+		l.hit += n
 	}
 }
 
@@ -406,14 +422,14 @@ func (f *family) atOnce(r *SlowRequest) float64 {
 	if length <= 0 {
 		return 1
 	}
-	var sum time.Duration
+	sum := float64(length)
 	for _, o := range f.requests {
 		from, to := later(o.From, r.From), earlier(o.To, r.To)
-		if to.After(from) {
-			sum += to.Sub(from)
+		if o != r && to.After(from) {
+			sum += f.stands(o) * float64(to.Sub(from))
 		}
 	}
-	return max(float64(sum)/float64(length), 1)
+	return sum / float64(length)
 }
 
 // overlap is how much of a wait passed within a request.

@@ -99,6 +99,52 @@ func TestPool(t *testing.T) {
 	}
 }
 
+// TestSampleStandsForAll: where very many requests are slow, what a fair sample of them lost
+// is what all did, and what it does not show is nobody's.
+func TestSampleStandsForAll(t *testing.T) {
+	const n, lone = 6 * maxSlow, 3 * maxSlow
+	f := newFilm(t)
+	lock := f.shape("lock")
+	var list []SlowRequest
+	for i := range n {
+		from := 200 * i
+		if i%2 == 0 { // the others are slow by something else
+			f.waits(11, from, from+100, lock)
+		}
+		list = append(list, f.request(11, from, from+100))
+	}
+	for i := range lone { // each of which stands for two
+		r := f.request(12, 200*i, 200*i+100)
+		r.Stands = 2
+		list = append(list, r)
+	}
+	g := f.Graph(list, 25*time.Millisecond, f.always)
+	s, share := g.Slow[0], g.Shares[0]
+	if s.Requests < 2*n*99/100 || s.Requests > 2*n*101/100 || s.Sampled != maxSlow || s.NS != int64(s.Requests)*100e6 {
+		t.Errorf("%+v, want about %d requests", s, 2*n)
+	}
+	if want := n / 2 * 100; f.lost(g, lock) < want*8/10 || f.lost(g, lock) > want*12/10 {
+		t.Errorf("%d ms lost to the lock, want about %d", f.lost(g, lock), want)
+	}
+	if share.SlowRequests < 0.8*n/2 || share.OfRequests < 4*n/10 || share.OfNS > s.NS {
+		t.Errorf("%+v", share)
+	}
+}
+
+// TestPoolOfSample: requests that were not looked at have their part of what a thread waits too.
+func TestPoolOfSample(t *testing.T) {
+	f := newFilm(t)
+	pipe := f.shape("pipe")
+	f.waits(21, 0, 1000, pipe)
+	var list []SlowRequest
+	for range 4 * maxSlow {
+		list = append(list, f.request(11, 0, 1000))
+	}
+	if got := f.lost(f.Graph(list, 25*time.Millisecond, f.always), pipe); got < 990 || got > 1010 {
+		t.Errorf("%d ms, want 1000: one thread", got)
+	}
+}
+
 // TestAlwaysTogether: of few looks two may fall between two pieces of work; who has nothing
 // to do at all is no part of it, and who often has nothing speaks against it.
 func TestAlwaysTogether(t *testing.T) {
