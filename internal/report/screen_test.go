@@ -88,11 +88,11 @@ func TestNarrowLists(t *testing.T) {
 	}
 	r.Losses[0].Of = 4000
 	if got := screen(80); strings.Contains(got, "Lost events") {
-		t.Errorf("1 of 4,000 is told without -v:\n%s", got)
+		t.Errorf("1 of 4,000 is reported without -v:\n%s", got)
 	}
 	r.Losses[0].Of = 400
 	if got := screen(80); !strings.Contains(got, "Lost events") {
-		t.Errorf("1 of 400 is not told:\n%s", got)
+		t.Errorf("1 of 400 is not reported:\n%s", got)
 	}
 	r.Changes = []diagnose.Change{change("changed")}
 	r.Changes[0].Path = "/srv/deployments/2026-11-26/booking/releases/current/main.conf"
