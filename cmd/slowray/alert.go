@@ -14,6 +14,9 @@ import (
 	"github.com/slowray/slowray/internal/printable"
 )
 
+// alertsDir is where slowray record keeps alerts, next to historyDir.
+const alertsDir = "/var/lib/slowray/alerts"
+
 type alertCmd struct {
 	Test   alertTestCmd   `cmd:"" help:"Send a test message to the receivers of a file of rules."`
 	Status alertStatusCmd `cmd:"" help:"Show which incidents are open, and what became of messages."`
@@ -83,7 +86,7 @@ func (c *alertStatusCmd) Run(s *streams) error {
 	st, err := alert.ReadStatus(c.Dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("alert status: there are no alerts in %s: slowray record --alerts FILE sends them, slowray fleet watch --alerts FILE those of a fleet", c.Dir)
+		return fmt.Errorf("alert status: there are no alerts in %s. slowray record --alerts FILE keeps them in alerts next to its --dir, slowray fleet watch --alerts FILE in its --alerts-dir: both say where as they begin; give that with --dir", c.Dir)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("alert status: %s may only be read by root: run this as root", c.Dir)
 	case err != nil:

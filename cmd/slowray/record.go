@@ -160,7 +160,9 @@ func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPag
 	}
 	var alerts sync.WaitGroup
 	if rules != nil {
-		a, err := alert.New(alert.Options{Config: rules, Dir: filepath.Join(filepath.Dir(filepath.Clean(c.Dir)), "alerts"), Host: cmp.Or(c.Host, name), Page: page.publicAddress(), Window: c.Window,
+		dir := filepath.Join(filepath.Dir(filepath.Clean(c.Dir)), "alerts")
+		told.alerts(dir, rules)
+		a, err := alert.New(alert.Options{Config: rules, Dir: dir, Sent: told.tell, Host: cmp.Or(c.Host, name), Page: page.publicAddress(), Window: c.Window,
 			Say: func(text string) { told.trouble(errors.New(text)) }})
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slowray/slowray/internal/alert"
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/figure"
@@ -29,6 +30,7 @@ type recordLog struct {
 	targets  func() []ship.Status // nil: none
 
 	mu       sync.Mutex
+	dir      string // the history's
 	seconds  int    // since the last line
 	requests uint64 // in them
 	slow     uint64
@@ -148,6 +150,9 @@ func (l *recordLog) windowJSON(w *record.Window) {
 	}
 }
 
+// mostCauses is how many causes the line of a window names.
+const mostCauses = 3
+
 // clock is a moment as a line begins with it.
 const clock = "15:04:05"
 
@@ -157,7 +162,10 @@ func (l *recordLog) windowText(w *record.Window, sent []ship.Status) {
 		rate := float64(l.requests) / float64(max(l.seconds, 1))
 		line := fmt.Sprintf("%s requests/s answered, kept: the slowest %s, %s failed", figure.Count(int64(rate+0.5)), figure.Count(l.slow), figure.Count(l.failed))
 		if causes := goingOn(w.Findings); len(causes) > 0 {
-			line += "; found: " + strings.Join(causes, ", ")
+			line += "; found: " + strings.Join(causes[:min(len(causes), mostCauses)], ", ")
+			if more := len(causes) - mostCauses; more > 0 {
+				line += fmt.Sprintf(", and %d more: %s", more, l.readBack(shell.Line("slowray why --at %s", shell.Word(now[:len("15:04")]))))
+			}
 		} else if w.Report.CutShort != "" {
 			line += "; not judged in full"
 		} else {
@@ -199,8 +207,10 @@ func goingOn(findings []record.Finding) []string {
 		if f.Role != cause.RoleCause || !f.End.IsZero() {
 			continue
 		}
-		text := string(f.Cause)
-		if s := report.SubjectText(&f.Subject); f.Subject.Comm != "" || f.Subject.Port != 0 {
+		text := printable.Text(f.Title)
+		of := f.Subject
+		of.NetNS = 0 // a number that tells nobody anything
+		if s := report.SubjectText(&of); f.Subject.Comm != "" || f.Subject.Port != 0 {
 			text += " (" + s + ")"
 		}
 		if !f.New {
@@ -209,6 +219,14 @@ func goingOn(findings []record.Finding) []string {
 		out = append(out, text)
 	}
 	return out
+}
+
+// readBack is a command that reads the history, wherever that is.
+func (l *recordLog) readBack(command shell.Command) shell.Command {
+	if l.dir == historyDir {
+		return command
+	}
+	return command.Then(shell.Line("--dir %s", shell.Path(l.dir)))
 }
 
 // begin tells where the history is and how to open the page, whose address is
@@ -220,16 +238,33 @@ func (l *recordLog) begin(dir, page string, window time.Duration) {
 		l.line(recordEvent{Event: "begin", At: time.Now(), Dir: dir, Page: page})
 		return
 	}
-	read := shell.Line("slowray why --at -5m")
-	if dir != historyDir {
-		read = read.Then(shell.Line("--dir %s", shell.Path(dir)))
-	}
+	l.dir = dir
+	read := l.readBack(shell.Line("slowray why --at -5m"))
 	l.say("slowray: recording into %s; Ctrl-C ends", printable.Text(dir))
 	fmt.Fprintf(l.out, "slowray: read it back: %s\n", read) // not broken: it is copied
 	if page != "" {
 		l.say("slowray: open %s", page)
 	}
 	l.say("slowray: first verdict in %s", figure.Seconds(window.Seconds()))
+}
+
+// alerts tells that people are notified, by what, and where what is open is kept.
+func (l *recordLog) alerts(dir string, rules *alert.Config) {
+	status := shell.Line("slowray alert status")
+	if dir != alertsDir {
+		status = status.Then(shell.Line("--dir %s", shell.Path(dir)))
+	}
+	l.tell(fmt.Sprintf("alerts: %s, %s; kept in %s: %s",
+		figure.Counted(len(rules.Receivers), "receiver"), figure.Counted(len(rules.Routes), "route"), dir, status))
+}
+
+// tell tells people what goes as it should.
+func (l *recordLog) tell(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.json {
+		l.say("slowray: %s", printable.Text(text))
+	}
 }
 
 // trouble tells what went wrong.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/slowray/slowray/internal/alert"
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/record"
@@ -45,7 +46,7 @@ func TestRecordLogForPeople(t *testing.T) {
 		terminal   bool
 		want, none []string
 	}{
-		{true, []string{"recording into /var/lib/x; Ctrl-C ends\nslowray: read it back: slowray why --at -5m --dir /var/lib/x\n", "open http://127.0.0.1:7788/", "\nslowray: first verdict in 60 s\n", "  21 requests/s answered, kept: the slowest 1, 0 failed; found: conntrack-full (nginx (pid 7), port 80)\n", "; nothing found\n", "1,260 requests counted, 2 kept, 2 windows judged", "something: 3"}, []string{"over:"}},
+		{true, []string{"recording into /var/lib/x; Ctrl-C ends\nslowray: read it back: slowray why --at -5m --dir /var/lib/x\n", "open http://127.0.0.1:7788/", "\nslowray: first verdict in 60 s\n", "  21 requests/s answered, kept: the slowest 1, 0 failed; found: The table�[2J is full (nginx (pid 7), port 80)\n", "; nothing found\n", "1,260 requests counted, 2 kept, 2 windows judged", "something: 3"}, []string{"over:"}},
 		{false, []string{"found: The table", "[conntrack-full], nginx (pid 7), port 80\n", "over: The table", ": from 12:00:00 to 12:01:00\n"}, []string{"requests/s", "Upstreams fail"}},
 	} {
 		var out, errs bytes.Buffer
@@ -80,7 +81,7 @@ func TestRecordLogFits(t *testing.T) {
 			t.Errorf("too wide: %s", line)
 		}
 	}
-	if joined := strings.Join(strings.Fields(text), " "); !strings.Contains(joined, "requests/s answered, kept: the slowest 1, 0 failed; found: conntrack-full (nginx (pid 7), port 80)") {
+	if joined := strings.Join(strings.Fields(text), " "); !strings.Contains(joined, "requests/s answered, kept: the slowest 1, 0 failed; found: The table�[2J is full (nginx (pid 7), port 80)") {
 		t.Errorf("broken within a word:\n%s", text)
 	}
 }
@@ -108,5 +109,30 @@ func TestRecordLogForPrograms(t *testing.T) {
 	want := "begin; window conntrack-full,nginx-upstream-errors; finding conntrack-full; finding nginx-upstream-errors; window ; finding over conntrack-full; trouble; end"
 	if got := strings.Join(events, "; "); got != want {
 		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
+// TestRecordLogNamesFew: a line names three causes, by title, and says where the others are.
+func TestRecordLogNamesFew(t *testing.T) {
+	var out bytes.Buffer
+	l := newRecordLog(&streams{&out, &out}, false)
+	l.terminal, l.dir = true, "/var/lib/x"
+	var list []record.Finding
+	for i := range 13 {
+		list = append(list, record.Finding{Onset: noon, Finding: cause.Finding{Cause: "lock-convoy", Title: "A lock", Role: cause.RoleCause, Subject: cause.Subject{Port: 80 + i, NetNS: 4026532213}}})
+	}
+	l.Window(&record.Window{Observation: &observe.Observation{Window: observe.Window{Start: noon, Seconds: 60}}, Findings: list})
+	text := out.String()
+	if strings.Count(text, "A lock (port") != 3 || !strings.Contains(text, ", and 10 more: slowray why --at ") || !strings.Contains(text, "--dir /var/lib/x") || strings.Contains(text, "4026532213") {
+		t.Error(text)
+	}
+}
+
+// TestRecordLogTellsOfAlerts: that they are on, of how many receivers, and where they are kept.
+func TestRecordLogTellsOfAlerts(t *testing.T) {
+	var out bytes.Buffer
+	newRecordLog(&streams{&out, &out}, false).alerts("/srv/x/alerts", &alert.Config{Receivers: make([]alert.Receiver, 2), Routes: make([]alert.Route, 1)})
+	if want := "slowray: alerts: 2 receivers, 1 route; kept in /srv/x/alerts: slowray alert status --dir /srv/x/alerts\n"; out.String() != want {
+		t.Errorf("%q", out.String())
 	}
 }

@@ -28,7 +28,9 @@ type Options struct {
 	Window time.Duration // of the recorder's windows
 	// Say gets what goes wrong, and that it goes well again.
 	Say func(text string)
-	Now func() time.Time // default: time.Now
+	// Sent, where given, gets a line for each message that a receiver took.
+	Sent func(text string)
+	Now  func() time.Time // default: time.Now
 
 	firstWait, lastWait time.Duration // between attempts; shorter in tests
 }
@@ -237,6 +239,9 @@ func (a *Alerter) sendTo(ctx context.Context, r *Receiver) {
 		a.note(r.Name, m, err)
 		switch {
 		case err == nil, errors.Is(err, errRefused):
+			if err == nil && a.opt.Sent != nil {
+				a.opt.Sent(fmt.Sprintf("alerts: %s took: %s", r.Name, m.headline()))
+			}
 			if err == nil && failing != "" {
 				a.opt.Say(fmt.Sprintf("alerts: %s takes messages again", r.Name))
 			} else if err != nil {

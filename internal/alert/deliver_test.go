@@ -370,3 +370,30 @@ func TestNamesAreNoLines(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 }
+
+// TestSaysWhatWasSent: of each message that a receiver took there is a line.
+func TestSaysWhatWasSent(t *testing.T) {
+	k := &taker{got: map[string]*Message{}}
+	hook := httptest.NewServer(k)
+	defer hook.Close()
+	said := make(chan string, 1)
+	c := &Config{Receivers: []Receiver{{Name: "team", Webhook: &Endpoint{url: hook.URL}, patience: time.Second}}}
+	a, err := New(Options{Config: c, Dir: t.TempDir(), Host: "db-1", Say: func(string) {}, Sent: func(text string) { said <- text }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.box.add("team", &Message{Schema: Schema, Delivery: "one", Kind: Begin, At: time.Now(), Incident: Incident{Title: "It is slow"}})
+	ctx, stop := context.WithCancel(t.Context())
+	var ended sync.WaitGroup
+	ended.Go(func() { a.Run(ctx) })
+	select {
+	case text := <-said:
+		if !strings.HasPrefix(text, "alerts: team took: ") || !strings.Contains(text, "It is slow") {
+			t.Error(text)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("nothing was said")
+	}
+	stop()
+	ended.Wait()
+}

@@ -41,6 +41,12 @@ func tableFull(ns *observe.NetNS) bool {
 	return ct.Drop > 0 || ct.EarlyDrop > 0 && ratio(ct.PeakEntries, ct.Max) >= fullTable
 }
 
+// tableFilled says whether a table was full at some time, although nothing may have
+// counted what that did: counters are looked at from when a namespace is found.
+func tableFilled(ns *observe.NetNS) bool {
+	return ns != nil && ns.Conntrack != nil && (ns.Conntrack.Drop > 0 || ratio(ns.Conntrack.PeakEntries, ns.Conntrack.Max) >= fullTable)
+}
+
 // forgotten says whether a rule goes by the state of connections and dropped what is
 // in the middle of one, not its SYN.
 func forgotten(v *View, s *DropSite) bool {

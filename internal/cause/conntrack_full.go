@@ -55,7 +55,7 @@ func checkConntrackFull(v *View) Result {
 func (v *View) tableHarms(ns *observe.NetNS) []dropHarm {
 	var out []dropHarm
 	for _, s := range v.sites {
-		if s.NetNS == ns.Inode && len(s.parts) > 0 && tableFull(ns) && (s.Layer == DropConntrack || s.Layer == DropFirewall && (s.Rule == nil || s.Rule.Stateful)) {
+		if s.NetNS == ns.Inode && len(s.parts) > 0 && (s.Layer == DropConntrack || tableFull(ns) && s.Layer == DropFirewall && (s.Rule == nil || s.Rule.Stateful)) {
 			out = append(out, v.harms(s)...)
 		}
 	}

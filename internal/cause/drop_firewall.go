@@ -233,7 +233,7 @@ func (v *View) uncounted(ns *observe.NetNS, in bool, drops []*observe.Drop, matc
 			case best >= 0:
 				s.Rule = &rules[best]
 				s.Source = "tracepoint skb:kfree_skb; the rule has no counter"
-			case ns != nil && ns.Conntrack != nil && ns.Conntrack.Drop > 0:
+			case tableFilled(ns):
 				s.Layer = DropConntrack
 			}
 			byRule[best] = s

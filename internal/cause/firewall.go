@@ -26,7 +26,7 @@ var firewallDrop = Cause{
 	Needs:         []observe.Kind{observe.KindRequests, observe.KindFirewall},
 	ConsequenceOf: []Parent{ConntrackFull},
 	Folds:         true,
-	Check: drops(dropSpec{layers: []DropLayer{DropFirewall}, which: func(v *View, s *DropSite) bool { return !rejects(s) && !forgotten(v, s) },
+	Check: drops(dropSpec{layers: []DropLayer{DropFirewall}, which: func(v *View, s *DropSite) bool { return !rejects(s) && !forgotten(v, s) && !v.unwatched(s) },
 		words: firewallWords, none: "no packet was dropped by a firewall"}),
 	Try: foundOnly,
 }
@@ -46,6 +46,13 @@ var firewallReject = Cause{
 	Check: drops(dropSpec{layers: []DropLayer{DropFirewall}, which: func(_ *View, s *DropSite) bool { return rejects(s) },
 		words: firewallWords, none: "no packet was rejected by a firewall"}),
 	Try: foundOnly,
+}
+
+// unwatched says that nothing is known of a namespace's packet filter, as of one that was
+// gone before it was looked at: a full conntrack table drops packets at the same place.
+func (v *View) unwatched(s *DropSite) bool {
+	ns := v.namespaces[s.NetNS]
+	return s.Rule == nil && (ns == nil || ns.Firewall == nil && ns.Conntrack == nil && ns.Sysctl == nil)
 }
 
 func rejects(s *DropSite) bool { return s.Rule != nil && s.Rule.Verdict == "reject" }

@@ -108,8 +108,8 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 		return "the services call nothing over TCP", -1
 	}
 	median, tail := float64(l.Total.Quantile(0.5)), float64(l.Total.Quantile(0.99))
-	because = fmt.Sprintf("%s take %s (p99 %s), %s of the time in which %s answers requests",
-		l.name(), nanoseconds(median), nanoseconds(tail), percent(l.reach), v.commOf(l))
+	because = fmt.Sprintf("%s take %s on average (p50 %s, p99 %s), %s of the time in which %s answers requests",
+		l.name(), nanoseconds(l.TimeNS()/float64(max(l.Requests, 1))), nanoseconds(median), nanoseconds(tail), percent(l.reach), v.commOf(l))
 	near = l.reach
 	service := v.slowestService(l.pid)
 	if service == nil || l.reach == 0 {
@@ -134,6 +134,10 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 		return because, near
 	case v.callsItself(l):
 		return because + "; it calls itself, and answers hardly anything else", near
+	case l.here != nil && l.here.pid != 0 && l.here.pid == l.pid:
+		return because + "; it calls itself: what holds up its answers is looked for where it answers them", near
+	case l.SlowShare(observe.Upload) >= dominantShare:
+		return because + "; it takes that long itself to send them", near
 	case l.Share(observe.RecvWait) >= dominantShare:
 		return because + "; the answers lie in its sockets until it reads them", near
 	case median > longestCall*float64(service.Total.Max()):
@@ -200,8 +204,8 @@ func (v *View) dependencyFinding(l *ledger) *Finding {
 	f.held = held{by: map[int]float64{l.pid: v.inFlight(l)}}
 	f.Weight = l.reach * (service.Share(observe.Server) + service.Share(observe.Stall))
 	f.Impact = Impact{Share: round(l.reach), Of: "the time in which " + f.Subject.Comm + " answers requests", OfTime: true,
-		Text: fmt.Sprintf("%s take %s (p99 %s); %s makes %.3g of them for a request", l.name(),
-			nanoseconds(float64(l.Total.Quantile(0.5))), nanoseconds(float64(l.Total.Quantile(0.99))), f.Subject.Comm,
+		Text: fmt.Sprintf("%s take %s on average (p50 %s, p99 %s); %s makes %.3g of them for a request", l.name(),
+			nanoseconds(l.TimeNS()/float64(l.Requests)), nanoseconds(float64(l.Total.Quantile(0.5))), nanoseconds(float64(l.Total.Quantile(0.99))), f.Subject.Comm,
 			float64(l.Requests)/float64(max(requests, 1)))}
 	f.Evidence = []Evidence{
 		{Fact: "call latency, p50 and p99", Value: nanoseconds(float64(l.Total.Quantile(0.5))) + ", " + nanoseconds(float64(l.Total.Quantile(0.99))), Source: recorded},

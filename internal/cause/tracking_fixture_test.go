@@ -45,6 +45,12 @@ var firingOnTracking = []fires{
 			droppedThere(o, "NETFILTER_DROP", "nft_do_chain", observe.DropData, true, 62)
 		}),
 		subject: Subject{Kind: "namespace", NetNS: routerNS, Port: webPort}, fix: "nf_conntrack_max", evidence: "entries thrown out to make room=500"},
+	{name: "a full table of a namespace that was found when its counter had stopped", cause: &conntrackFull,
+		inject: losing(func(o *observe.Observation) {
+			tracks(ns(o), "432000", "1", observe.Conntrack{Entries: 200, PeakEntries: 200, Max: 200})
+			dropped(o, "NETFILTER_DROP", "nf_hook_slow", "eth0", observe.DropSYN, true, 90)
+		}),
+		subject: Subject{Kind: "namespace", NetNS: serverNS}, fix: "nf_conntrack_max"},
 	{name: "a router that forgets idle connections", cause: &conntrackForgot,
 		inject: losing(func(o *observe.Observation) {
 			r := router(o)
@@ -100,6 +106,13 @@ var nearMissesOnTracking = []miss{
 	{"a rule without a counter, next to a table that is full", &firewallDrop, retrying(func(o *observe.Observation) {
 		tracks(ns(o), "432000", "1", observe.Conntrack{Entries: 300, PeakEntries: 300, Max: 300, Drop: 90})
 		rules(o, invalidRule("input", false, 0))
+		dropped(o, "NETFILTER_DROP", "nf_hook_slow", "eth0", observe.DropSYN, true, 90)
+	}), "no packet was dropped by a firewall"},
+	{"packets that a namespace dropped which is gone", &firewallDrop, losing(func(o *observe.Observation) {
+		dropped(o, "NETFILTER_DROP", "nf_hook_slow", "eth0", observe.DropSYN, true, 90).NetNS = 4026532999
+	}), "no packet was dropped by a firewall"},
+	{"a table that was full before its counter was looked at", &firewallDrop, losing(func(o *observe.Observation) {
+		tracks(ns(o), "432000", "1", observe.Conntrack{Entries: 200, PeakEntries: 200, Max: 200})
 		dropped(o, "NETFILTER_DROP", "nf_hook_slow", "eth0", observe.DropSYN, true, 90)
 	}), "no packet was dropped by a firewall"},
 	{"the table of a router that packets of others fill", &conntrackFull, losing(func(o *observe.Observation) {

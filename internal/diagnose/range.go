@@ -86,6 +86,7 @@ func (r *Range) Add(ctx context.Context, o *observe.Observation, b Bound) {
 			continue
 		}
 		r.losses[i].Count += l.Count
+		r.losses[i].Of += l.Of
 	}
 	r.traffic.add(o)
 	r.last, r.changes = o, report.Changes

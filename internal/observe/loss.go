@@ -24,7 +24,11 @@ const (
 type Loss struct {
 	What  string `json:"what"`
 	Count int64  `json:"count"`
+	Of    int64  `json:"of,omitempty"` // of so many, with those that were lost; 0 where that is not known
 }
+
+// Small says that so few are missing that no figure is another one for it: 1 in 1,000.
+func (l *Loss) Small() bool { return l.Of > 0 && l.Count*1000 <= l.Of }
 
 // unforeseen is what losses say that nobody chose.
 var unforeseen = regexp.MustCompile(`ring was full|buffer (was full|had no room)|overwritten|kept from|no room|room ran out|memory ran out|disk was too slow|could not be read|passed over`)

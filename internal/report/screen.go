@@ -506,7 +506,7 @@ func (p *printer) rest(r *diagnose.Report) {
 		}
 	}
 	p.line("%s", p.paint(dim, text+all))
-	losses := slices.DeleteFunc(slices.Clone(r.Losses), func(l observe.Loss) bool { return l.What == observe.LossOldChanges })
+	losses := slices.DeleteFunc(slices.Clone(r.Losses), func(l observe.Loss) bool { return l.What == observe.LossOldChanges || l.Small() })
 	if len(losses) == 0 {
 		return
 	}

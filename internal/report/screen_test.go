@@ -87,6 +87,14 @@ func TestNarrowLists(t *testing.T) {
 	if got, want := screen(80), "Lost events: 1 stack of CPU samples there was no room for\n"; !strings.Contains(got, want) {
 		t.Errorf("lacks %q:\n%s", want, got)
 	}
+	r.Losses[0].Of = 4000
+	if got := screen(80); strings.Contains(got, "Lost events") {
+		t.Errorf("1 of 4,000 is reported without -v:\n%s", got)
+	}
+	r.Losses[0].Of = 400
+	if got := screen(80); !strings.Contains(got, "Lost events") {
+		t.Errorf("1 of 400 is not reported:\n%s", got)
+	}
 	r.Changes = []diagnose.Change{change("changed")}
 	r.Changes[0].Path = "/srv/deployments/2026-11-26/booking/releases/current/main.conf"
 	if got, want := screen(80), "Recent changes: booking-app (pid 4711): …/main.conf changed (9 s)\n"; !strings.Contains(got, want) {

@@ -42,7 +42,7 @@ func warning(n int) cell {
 	if n == 0 {
 		return cell{text: "-"}
 	}
-	return cell{text: amount(float64(n)), sort: float64(n), warn: true}
+	return cell{text: figure.Count(uint64(n)), sort: float64(n), warn: true}
 }
 
 func micros(us int64) cell {
@@ -53,6 +53,9 @@ func micros(us int64) cell {
 }
 
 func rate(v float64) cell { return figureCell(amount(v), v) }
+
+// whole is a number of things.
+func whole(n int) cell { return figureCell(figure.Count(uint64(n)), float64(n)) }
 
 func failed(v float64) cell {
 	c := rate(v)
@@ -68,7 +71,7 @@ func serviceGrid(t *answer.Table) *grid {
 	}}
 	for i := range t.Services {
 		s := &t.Services[i]
-		g.rows = append(g.rows, []cell{word(s.Service), rate(float64(s.Hosts)), rate(s.Rate), failed(s.Errors), micros(s.P50US), micros(s.P99US),
+		g.rows = append(g.rows, []cell{word(s.Service), whole(s.Hosts), rate(s.Rate), failed(s.Errors), micros(s.P50US), micros(s.P99US),
 			word(s.Worst), micros(s.WorstUS), warning(s.Abnormal)})
 	}
 	return g
@@ -86,7 +89,7 @@ func hostGrid(t *answer.Table) *grid {
 		if h.Silent {
 			heard = cell{text: "SILENT since " + h.Last.Format("15:04:05"), warn: true}
 		}
-		g.rows = append(g.rows, []cell{word(h.Host), rate(float64(h.Services)), rate(h.Rate), failed(h.Errors), rate(h.Retrans),
+		g.rows = append(g.rows, []cell{word(h.Host), whole(h.Services), rate(h.Rate), failed(h.Errors), rate(h.Retrans),
 			word(h.Worst), micros(h.WorstUS), warning(h.Abnormal), heard})
 	}
 	return g

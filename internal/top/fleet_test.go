@@ -39,6 +39,9 @@ func TestFleetText(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
 	}
+	if text := serviceGrid(fleetTable("app")).rows[2][1].text; text != "2" {
+		t.Errorf("two hosts are %q", text)
+	}
 	b.Reset()
 	if err := FleetText(&b, &answer.Table{}); err != nil || !strings.Contains(b.String(), "0 services") {
 		t.Errorf("empty: %v %q", err, b.String())

@@ -66,6 +66,11 @@ func (p *profile) stop(s *session) {
 		s.partialGap(observe.KindProfile, 0, "functions of the kernel", err)
 	}
 	s.out.Profile = out
+	for i := range losses {
+		if out != nil {
+			losses[i].Of = int64(out.Samples)
+		}
+	}
 	s.out.Losses = append(s.out.Losses, losses...)
 }
 

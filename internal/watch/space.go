@@ -149,9 +149,9 @@ func (sp *space) begin(s *session) {
 	}
 	sp.beginWay(s)
 	switch sp.conntrack, err = sp.ns.Conntrack(); {
-	case err == nil:
-		sp.tracked = true
-	case !errors.Is(err, host.ErrNoConntrack):
+	case err == nil, errors.Is(err, host.ErrNoConntrack):
+		sp.tracked = true // loaded in the window, its counters begin at nothing
+	default:
 		s.partialGap(observe.KindConntrack, sp.inode, "conntrack", err)
 	}
 }

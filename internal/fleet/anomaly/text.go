@@ -67,7 +67,10 @@ func (s *Shared) sentence() string {
 			return fmt.Sprintf("What %s answers is %s.", value, what)
 		}
 		if s.Inside == 1 && s.InsideOf == 1 {
-			return fmt.Sprintf("The only %s service calls %s; of the others %d of %d do.", what, value, s.Outside, s.OutsideOf)
+			if s.Outside == 0 {
+				return fmt.Sprintf("One service is %s: the only one of %d that calls %s.", what, s.OutsideOf+1, value)
+			}
+			return fmt.Sprintf("One service is %s, which calls %s; so do %d of the %d others.", what, value, s.Outside, s.OutsideOf)
 		}
 		return fmt.Sprintf("%d of %d %s services call %s; of the others %d of %d.", s.Inside, s.InsideOf, what, value, s.Outside, s.OutsideOf)
 	}

@@ -242,7 +242,7 @@ func (e *Event) Line() string {
 	case Onset:
 		text = fmt.Sprintf("%s BEGINS  %s (since %s)", clock, e.Text, e.Since.Format(time.TimeOnly))
 	case Update:
-		text = fmt.Sprintf("%s         %s (since %s)", clock, e.Text, e.Since.Format(time.TimeOnly))
+		text = fmt.Sprintf("%s CLEARER %s (since %s)", clock, e.Text, e.Since.Format(time.TimeOnly))
 	default:
 		text = fmt.Sprintf("%s OVER    %s, after %s", clock, strings.TrimSuffix(e.Text, "."), lasted)
 	}

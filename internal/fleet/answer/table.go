@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/fleet"
-	"github.com/slowray/slowray/internal/fleet/servicemap"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
 )
@@ -66,7 +65,7 @@ func (w *Watcher) Table(ctx context.Context) (*Table, error) {
 	for i := range w.Now.Anomalies {
 		abnormal[i] = w.Now.Anomalies[i].Key
 	}
-	t, err := tableOf(ctx, w.archive, q, time.Second, w.Hosts, w.Newest, abnormal)
+	t, err := tableOf(ctx, w.archive, q, w.Hosts, w.Newest, abnormal)
 	if err != nil {
 		return nil, err
 	}
@@ -81,58 +80,20 @@ func (s *seen) table(r *Report) *Table {
 		abnormal[i] = r.Abnormal[i].key()
 	}
 	x := newRows(s.q.To, s.seconds(), s.hosts, s.newest)
-	times := map[string]*observe.Histogram{}
-	for k, t := range s.totals {
-		if k.Side != observe.Served {
-			continue
-		}
-		_, p99 := quantiles(&t.Times)
-		x.add(k, t.Requests, t.Errors, t.Segments, t.Retrans, p99)
-		if times[k.Service] == nil {
-			times[k.Service] = &observe.Histogram{}
-		}
-		times[k.Service].Merge(&t.Times)
-	}
-	for service, row := range x.services {
-		row.Hosts = len(x.on[service])
-		row.P50US, row.P99US = quantiles(times[service])
+	for _, t := range s.totals {
+		x.add(t)
 	}
 	return x.table(abnormal)
 }
 
-// tableOf asks for what endpoints did, and adds it up. It notes in newest when a host was
-// last heard of.
-func tableOf(ctx context.Context, a fleet.Archive, q fleet.Question, step time.Duration, seen []fleet.HostSeen, newest map[string]int64, abnormal []fleet.Key) (*Table, error) {
-	views := map[fleet.Key]*servicemap.View{}
-	if err := a.Points(ctx, q, step, func(p *fleet.Point) bool {
-		newest[p.Host] = max(newest[p.Host], p.At)
-		if p.Side != observe.Served {
-			return true
-		}
-		v := views[p.Key]
-		if v == nil {
-			v = &servicemap.View{}
-			views[p.Key] = v
-		}
-		v.Add(p)
+// tableOf asks for what endpoints did, and adds it up.
+func tableOf(ctx context.Context, a fleet.Archive, q fleet.Question, seen []fleet.HostSeen, newest map[string]int64, abnormal []fleet.Key) (*Table, error) {
+	x := newRows(q.To, q.To.Sub(q.From).Seconds(), seen, newest)
+	if err := a.Totals(ctx, q, func(t *fleet.Total) bool {
+		x.add(t)
 		return true
 	}); err != nil {
 		return nil, err
-	}
-	q.Side = observe.Served
-	quantiles, err := a.Quantiles(ctx, q, []float64{0.5, 0.99})
-	if err != nil {
-		return nil, err
-	}
-	x := newRows(q.To, q.To.Sub(q.From).Seconds(), seen, newest)
-	for _, s := range quantiles {
-		if s.Side == observe.Served && len(s.QuantilesUS) == 2 {
-			x.services[s.Service] = &ServiceRow{Service: s.Service, Hosts: s.Hosts, P50US: s.QuantilesUS[0], P99US: s.QuantilesUS[1]}
-		}
-	}
-	for k, v := range views {
-		v.Settle()
-		x.add(k, v.Requests, v.Errors, v.Segments, v.Retrans, v.P99US)
 	}
 	return x.table(abnormal), nil
 }
@@ -142,14 +103,15 @@ type rows struct {
 	end      time.Time
 	span     float64 // s
 	services map[string]*ServiceRow
-	on       map[string]map[string]bool // hosts of services
+	times    map[string]*observe.Histogram // of services
+	on       map[string]map[string]bool    // hosts of services
 	hosts    map[string]*HostRow
 	segments map[string][2]uint64 // of hosts: sent, retransmitted
 }
 
 // newRows has the hosts, with when they were last heard of.
 func newRows(end time.Time, span float64, seen []fleet.HostSeen, newest map[string]int64) *rows {
-	x := &rows{end: end, span: span, services: map[string]*ServiceRow{}, on: map[string]map[string]bool{}, hosts: map[string]*HostRow{}, segments: map[string][2]uint64{}}
+	x := &rows{end: end, span: span, services: map[string]*ServiceRow{}, times: map[string]*observe.Histogram{}, on: map[string]map[string]bool{}, hosts: map[string]*HostRow{}, segments: map[string][2]uint64{}}
 	for i := range seen {
 		h := &seen[i]
 		row := &HostRow{Host: h.Name, Last: h.Last.UTC()}
@@ -163,14 +125,21 @@ func newRows(end time.Time, span float64, seen []fleet.HostSeen, newest map[stri
 }
 
 // add adds what an endpoint served.
-func (x *rows) add(k fleet.Key, requests, errors, segments, retrans uint64, p99 int64) {
+func (x *rows) add(t *fleet.Total) {
+	if t.Side != observe.Served {
+		return
+	}
+	k := t.Key
+	_, p99 := quantiles(&t.Times)
 	row := x.services[k.Service]
 	if row == nil {
 		row = &ServiceRow{Service: k.Service}
 		x.services[k.Service] = row
+		x.times[k.Service] = &observe.Histogram{}
 	}
-	row.Rate += float64(requests) / x.span
-	row.Errors += float64(errors) / x.span
+	x.times[k.Service].Merge(&t.Times)
+	row.Rate += float64(t.Requests) / x.span
+	row.Errors += float64(t.Errors) / x.span
 	if p99 > row.WorstUS || p99 == row.WorstUS && (row.Worst == "" || k.Host < row.Worst) {
 		row.Worst, row.WorstUS = k.Host, p99
 	}
@@ -184,20 +153,22 @@ func (x *rows) add(k fleet.Key, requests, errors, segments, retrans uint64, p99 
 		x.hosts[k.Host] = h
 	}
 	h.Services++
-	h.Rate += float64(requests) / x.span
-	h.Errors += float64(errors) / x.span
+	h.Rate += float64(t.Requests) / x.span
+	h.Errors += float64(t.Errors) / x.span
 	if p99 > h.WorstUS || p99 == h.WorstUS && (h.Worst == "" || k.Service < h.Worst) {
 		h.Worst, h.WorstUS = k.Service, p99
 	}
 	s := x.segments[k.Host]
-	x.segments[k.Host] = [2]uint64{s[0] + segments, s[1] + retrans}
+	x.segments[k.Host] = [2]uint64{s[0] + t.Segments, s[1] + t.Retrans}
 }
 
 // table puts the rows into order.
 func (x *rows) table(abnormal []fleet.Key) *Table {
 	t := &Table{Schema: SchemaTable, At: x.end, Seconds: int(x.span), Services: []ServiceRow{}, Hosts: []HostRow{}, Incidents: []Incident{}}
 	markAbnormal(abnormal, x.services, x.hosts)
-	for _, row := range x.services {
+	for service, row := range x.services {
+		row.Hosts = len(x.on[service])
+		row.P50US, row.P99US = quantiles(x.times[service])
 		t.Services = append(t.Services, *row)
 	}
 	for name, row := range x.hosts {

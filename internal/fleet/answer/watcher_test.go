@@ -83,7 +83,7 @@ func TestWatch(t *testing.T) {
 	for _, s := range table.Services {
 		services[s.Service] = s
 	}
-	if s := services["app:8080"]; s.Hosts != 8 || s.Abnormal != 8 || s.Rate < 60 || s.Rate > 100 || s.P99US < 90_000 || s.Worst == "" {
+	if s := services["app:8080"]; s.Hosts != 8 || s.Abnormal != 8 || s.Rate < 60 || s.Rate > 100 || s.P99US < 90_000 || s.Worst == "" || s.WorstUS < s.P99US {
 		t.Errorf("app: %+v", s)
 	}
 	if s := services["redis:6379"]; s.Abnormal != 0 || s.P99US > 1000 {
