@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"path"
 	"strconv"
 	"strings"
 
@@ -19,13 +20,16 @@ func waitWithoutChain(o *observe.Waits, word string, c color, text string) (stri
 	switch {
 	case most != nil:
 		what, _ := briefText(most)
+		what = what[max(0, strings.LastIndexByte(strings.SplitN(what, " → ", 2)[0], '/')+1):]
 		return "PROBLEM", red, fmt.Sprintf("%.3g of %s wait for %s on average", threads, figure.Counted(o.Looked, "thread"), what)
 	case lock != nil:
 		who := "others"
 		if len(lock.Waiters) > 0 {
 			who = lock.Waiters[0].Process.Comm
 		}
-		return "PROBLEM", red, fmt.Sprintf("holds %s: %.3g threads of %s wait for it on average", lock.Object, lock.Threads, who)
+		return "PROBLEM", red, fmt.Sprintf("holds %s: %.3g threads of %s wait for it on average", path.Base(lock.Object), lock.Threads, who)
+	case database != nil && len(database.Hops) == 1 && database.Hops[0].Goroutine == 0 && o.Unfollowed() == 0:
+		return "UNKNOWN", yellow, "locks of its transactions are not seen here"
 	case database != nil && o.Unfollowed() == 0:
 		return "UNKNOWN", yellow, fmt.Sprintf("waits for %s, whose locks are not seen here: %s", databaseName(database), askDatabase(database))
 	}
@@ -58,8 +62,8 @@ func (p *printer) heldLocks(o *observe.Waits) {
 			}
 			p.wrapped("  ", 2, printable.Text(text))
 		}
-		p.line("  %-4s  %s", "fix", "Hold the lock for less time, or release it between pieces of the work. What it does meanwhile:")
-		p.line("  %-4s  %s", "", p.paint(bold, shell.Line("slowray flame --pid %s --off-cpu", o.Process.PID).String()))
+		p.wrapped("  fix   ", 8, "Hold the lock for less time, or release it between pieces of the work. What it does meanwhile:")
+		p.line("        %s", p.paint(bold, shell.Line("slowray flame --pid %s --off-cpu", o.Process.PID).String()))
 		p.line("")
 	}
 	if c := o.BehindDatabase(); c != nil {

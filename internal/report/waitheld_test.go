@@ -32,14 +32,14 @@ func TestWaitVerdictOfShortWaits(t *testing.T) {
 		o    *observe.Waits
 		want []string
 	}{
-		"most threads":      {of(service, lock(17)), []string{"PROBLEM  seats (pid 30)  17 of 21 threads wait for file /run/x.lock → nightly"}},
+		"most threads":      {of(service, lock(17)), []string{"PROBLEM  seats (pid 30)  17 of 21 threads wait for x.lock → nightly"}},
 		"few threads":       {of(service, lock(3)), []string{"OK  seats (pid 30)  nobody holds it up for long"}},
 		"most that work":    {idle, []string{"PROBLEM  seats (pid 30)  3 of 21 threads"}},
 		"short answers":     {of(service, brief(observe.WantsAnswer, observe.WaitTCP, "tcp to 127.0.0.1:80", observe.EndNoOwner, report, 17)), []string{"OK  "}},
 		"database":          {of(service, brief(observe.WantsAnswer, observe.WaitTCP, "tcp to 127.0.0.1:3306", observe.EndNoOwner, db, 17)), []string{"UNKNOWN  seats (pid 30)  waits for mariadbd (pid 50), whose locks are not seen", "\n  slowray why --port 3306\n"}},
 		"database, at work": {of(service, brief(observe.WantsAnswer, observe.WaitTCP, "tcp to 127.0.0.1:3306", observe.EndRunning, db, 17)), []string{"OK  "}},
 		"driver":            {driver, []string{"UNKNOWN  seats (pid 30)  waits for the database that it calls", "\n  slowray why --pid 30\n"}},
-		"holder":            {holder, []string{"PROBLEM  nightly (pid 40)  holds file /run/x.lock: 17 threads of seats wait", "17 threads wait for it at a time on average, 20 at most: seats (pid 30) 17"}},
+		"holder":            {holder, []string{"PROBLEM  nightly (pid 40)  holds x.lock: 17 threads of seats wait", "17 threads wait for it at a time on average, 20 at most: seats (pid 30) 17"}},
 	} {
 		var b bytes.Buffer
 		if err := Wait(&b, c.o, Style{Width: 120}); err != nil {
