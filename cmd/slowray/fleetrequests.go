@@ -78,5 +78,5 @@ func (c *fleetRequestsCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return fmt.Errorf("fleet requests: %w", advised(err))
 	}
-	return found.write(s, q.Trace)
+	return found.write(s, q.Trace, 1)
 }

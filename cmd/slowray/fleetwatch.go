@@ -11,6 +11,7 @@ import (
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/fleet/answer"
 	"github.com/slowray/slowray/internal/printable"
+	"github.com/slowray/slowray/internal/report"
 )
 
 type fleetWatchCmd struct {
@@ -165,7 +166,7 @@ func (t *eventPrinter) say(ctx context.Context, events []answer.Event) {
 	for i := range events {
 		e := &events[i]
 		t.any = true
-		line := e.Line()
+		line := string(report.WrapLine([]byte(e.Line()), 0, report.Style{Width: commandline.Columns(t.s.out)}))
 		if t.c.JSON {
 			text, err := e.JSON()
 			if err != nil {

@@ -93,7 +93,7 @@ func (c *requestsCmd) runAt(ctx context.Context, s *streams) error {
 		}
 	}
 	if waterfall != nil {
-		if err := waterfall.write(s, q.Trace); err != nil {
+		if err := waterfall.write(s, q.Trace, 1); err != nil {
 			return err
 		}
 	}

@@ -58,7 +58,9 @@ const partsHelp = `A request's time is split into parts that add up to its total
   unaccounted  known to have passed, not with what
   ack_delay    acknowledged late: nobody waited, not part of the total
 
-served: answered on this host; called: sent from this host to another service. Where both ends are here, a request is reported twice.`
+served: answered on this host; called: sent from this host to another service. Where both ends are here, a request is reported twice.
+
+In [brackets]: preexisting, the connection was open before slowray began to record; slow, kept because it took long, whatever the sampling. The others are in docs/ledger.md.`
 
 // Help is printed by --help, above the flags.
 func (*requestsCmd) Help() string { return partsHelp }
@@ -253,7 +255,7 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	}
 	err = stream.run(ctx)
 	if err == nil {
-		err = cmp.Or(stream.hops.write(s, stream.trace), stream.summary(began, time.Now(), c.why()))
+		err = cmp.Or(stream.hops.write(s, stream.trace, src.Stats().Follow), stream.summary(began, time.Now(), c.why()))
 	}
 	c.tellLosses(s, src.Stats())
 	return err

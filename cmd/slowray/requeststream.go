@@ -183,7 +183,7 @@ func (s *requestStream) done() bool {
 func (s *requestStream) add(r *observe.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.done() ||
+	if s.done() && s.table == nil ||
 		s.side != 0 && r.Side != s.side ||
 		len(s.ports) > 0 && !slices.Contains(s.ports, int(endpointOf(r).Port())) ||
 		s.peer.IsValid() && !s.peer.Contains(r.Peer.Addr().Unmap()) ||
@@ -221,9 +221,13 @@ func keyOf(r *observe.Request) requestKey {
 	return requestKey{r.NetNS, r.Local, r.Peer, r.Seq}
 }
 
-// line writes one request if it is slow enough.
+// line writes one request if it is slow enough and there is room. The summary is of all
+// requests: a rate of those that were chosen would say nothing of the service.
 func (s *requestStream) line(r *observe.Request) {
-	if s.slow > 0 && r.TotalNS() < int64(s.slow) {
+	if s.table != nil {
+		s.table.Add(r)
+	}
+	if s.done() || s.slow > 0 && r.TotalNS() < int64(s.slow) {
 		return
 	}
 	before := len(s.buf)
@@ -241,9 +245,6 @@ func (s *requestStream) line(r *observe.Request) {
 	s.buf = s.format.line(s.buf, r, s.processOf, &s.peerPod, s.style)
 	if len(s.buf) > before {
 		s.written++
-		if s.table != nil {
-			s.table.Add(r)
-		}
 	}
 	s.writeWhenFull()
 }
@@ -253,7 +254,7 @@ func (s *requestStream) summary(from, to time.Time, why shell.Command) error {
 	if s.table == nil || s.err != nil {
 		return nil
 	}
-	err := report.RequestSummary(s.out, s.table.Endpoints(to, nil), to.Sub(from).Seconds(), why, s.style)
+	err := report.RequestSummary(s.out, s.table.Endpoints(to, nil), to.Sub(from).Seconds(), s.written, why, s.style)
 	if errors.Is(err, syscall.EPIPE) {
 		return nil
 	}
@@ -268,9 +269,6 @@ func (s *requestStream) writePending(now int64) {
 		return cmp.Or(cmp.Compare(a.StartNS, b.StartNS), a.Peer.Compare(b.Peer), cmp.Compare(a.Seq, b.Seq))
 	})
 	for _, r := range rest {
-		if s.done() {
-			return
-		}
 		r.Ledger[observe.Unaccounted] += max(0, now-r.StartNS-r.TotalNS())
 		s.line(r)
 	}

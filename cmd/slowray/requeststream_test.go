@@ -18,6 +18,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/report"
 	"github.com/slowray/slowray/internal/sense/request"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // script is a recorder that hands out what a test says: one step for each poll,
@@ -334,5 +335,27 @@ func TestRequestStreamAllocatesNothing(t *testing.T) {
 		if n := testing.AllocsPerRun(1000, func() { s.add(in); s.add(out) }); n != 0 {
 			t.Errorf("%s: %v allocations per request", format, n)
 		}
+	}
+}
+
+// TestSummaryIsOfAllRequests: those too fast, or beyond the limit, have no line but are in
+// the rate of the service.
+func TestSummaryIsOfAllRequests(t *testing.T) {
+	var out bytes.Buffer
+	begin := time.Now()
+	s := &requestStream{out: &out, format: brief, slow: 100 * time.Millisecond, limit: 2, table: request.NewTable(begin)}
+	for i := range uint32(50) {
+		took := time.Millisecond
+		if i%10 == 0 {
+			took = 200 * time.Millisecond
+		}
+		s.add(ask(i, "10.1.0.9:1000", took))
+	}
+	s.write()
+	if n := strings.Count(out.String(), "\n"); n != 2 {
+		t.Errorf("%d lines, not 2", n)
+	}
+	if err := s.summary(begin, begin.Add(time.Second), shell.Command{}); err != nil || !strings.Contains(out.String(), "50 requests in 1 s, 2 listed,") {
+		t.Errorf("%v\n%s", err, out.String())
 	}
 }

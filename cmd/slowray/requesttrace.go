@@ -28,13 +28,18 @@ func (h *hops) add(host string, r *store.Request) {
 	h.list = append(h.list, hop)
 }
 
-// write writes the waterfall of what was collected; of nothing, where h is nil.
-func (h *hops) write(s *streams, trace observe.TraceMatch) error {
+// write writes the waterfall of what was collected; of nothing, where h is nil. One of so
+// many connections was followed.
+func (h *hops) write(s *streams, trace observe.TraceMatch, follow uint32) error {
 	if h == nil {
 		return nil
 	}
 	if h.more > 0 {
 		fmt.Fprintf(s.err, "slowray: %s requests of these traces are left out: no more than %s are put in order\n", figure.Count(h.more), figure.Count(len(h.list)))
+	}
+	if len(h.list) == 0 && follow > 1 {
+		fmt.Fprintf(s.err, "slowray: no request seen carried trace %s, but only 1 of %s connections was followed: --budget 0 follows all\n", trace, figure.Count(follow))
+		return nil
 	}
 	if len(h.list) == 0 {
 		fmt.Fprintf(s.err, "slowray: no request that was recorded carried trace %s: services have to pass traceparent on, not under TLS\n", trace)

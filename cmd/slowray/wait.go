@@ -31,7 +31,9 @@ type waitCmd struct {
 func (*waitCmd) Help() string {
 	return `Each thread is followed from what it waits for (a lock, a pipe, a socket, a file lock, a child) to whoever could end that wait, what that one waits for, and so on to the last hop. Of a master (nginx, php-fpm, gunicorn, Apache, uWSGI, PostgreSQL, Puma) the workers are looked at too, and those that wait for the same are one entry. Nothing is stopped, attached to or changed. docs/wait.md tells how to read a chain.
 
-Exit status: 0 nobody holds the process up, 1 somebody does, 2 could not look.`
+Locks of a database's transactions are not seen: slowray why --port (or --pid) tells of them.
+
+Exit status: 0 nobody holds the process up, 1 somebody does, or waits for what it holds, 2 could not look, or not far enough.`
 }
 
 // Validate is called by the command line parser.
@@ -80,10 +82,16 @@ func (c *waitCmd) Run(ctx context.Context, s *streams) error {
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
-	if slices.ContainsFunc(o.Chains, func(w observe.WaitChain) bool { return w.Culprit() }) {
+	return waitStatus(o)
+}
+
+// waitStatus is the exit status, as an error.
+func waitStatus(o *observe.Waits) error {
+	_, brief := o.HeldUp()
+	switch {
+	case brief != nil, o.HoldsUp() != nil, slices.ContainsFunc(o.Chains, func(w observe.WaitChain) bool { return w.Culprit() }):
 		return exit(exitFindings)
-	}
-	if o.Unfollowed() > 0 {
+	case o.Unfollowed() > 0, o.BehindDatabase() != nil:
 		return exit(exitFailed)
 	}
 	return nil

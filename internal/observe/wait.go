@@ -15,7 +15,9 @@ type Waits struct {
 	Goroutines int `json:"goroutines,omitempty"`
 	// Brief is waits that two looks see little of: each lasts for moments, and there
 	// are many.
-	Brief  []WaitShare `json:"brief,omitempty"`
+	Brief []WaitShare `json:"brief,omitempty"`
+	// Held is the locks of files that the process has and other processes wait for.
+	Held   []HeldLock  `json:"held,omitempty"`   // most waiting threads first
 	Chains []WaitChain `json:"chains"`           // most telling first
 	Unseen []string    `json:"unseen,omitempty"` // what could not be read and why, one sentence each
 }

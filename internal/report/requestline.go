@@ -30,6 +30,7 @@ func AppendRequestHeader(dst []byte, style Style) []byte {
 		dst = append(padTo(append(dst, c.name...), at, c.width), ' ')
 	}
 	dst = append(dst, " total  time breakdown"...)
+	dst = WrapLine(dst, start, style)
 	if style.Color {
 		dst = append(dst[:start], "\x1b["+string(bold)+"m"+string(dst[start:])+"\x1b[0m"...)
 	}
@@ -44,6 +45,7 @@ func AppendRequestHeader(dst []byte, style Style) []byte {
 // of the total. processOf may be nil; peer is who was at the other end. Nothing is
 // allocated when dst has room.
 func AppendRequestText(dst []byte, r *observe.Request, processOf observe.IdentityOf, peer *observe.Workload, style Style) []byte {
+	start := len(dst)
 	t := time.Unix(0, r.StartNS)
 	dst = append(appendClock(dst, t), '.')
 	dst = append(appendPadded(dst, t.Nanosecond()/1e6, 3), ' ')
@@ -91,7 +93,7 @@ func AppendRequestText(dst []byte, r *observe.Request, processOf observe.Identit
 	if r.Trace.Known() {
 		dst = hex.AppendEncode(append(dst, " trace "...), r.Trace.ID[:])
 	}
-	return append(dst, '\n')
+	return append(WrapLine(dst, start, style), '\n')
 }
 
 // appendPod appends what observe.Workload.String gives.

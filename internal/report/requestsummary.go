@@ -17,7 +17,7 @@ import (
 // RequestSummary writes what requests that were printed one by one come to: the tables of
 // the first screen, and last a line with the endpoint that most of their time went to and the
 // command that says why. Nothing is written of no requests.
-func RequestSummary(w io.Writer, endpoints []observe.Endpoint, seconds float64, why shell.Command, style Style) error {
+func RequestSummary(w io.Writer, endpoints []observe.Endpoint, seconds float64, listed int, why shell.Command, style Style) error {
 	if style.Width <= 0 {
 		style.Width = 100
 	}
@@ -42,20 +42,16 @@ func RequestSummary(w io.Writer, endpoints []observe.Endpoint, seconds float64, 
 	if len(of) == 0 {
 		of = called
 	}
-	requests := int64(0)
-	for i := range of {
-		requests += *of[i].Requests + of[i].Unfinished
-	}
 	most := &of[0]
 	who := joinHostPort(most.Addr, most.Port)
 	if most.Process != nil {
 		who = fmt.Sprintf("%s :%d", printable.Text(most.Process.Comm), most.Port)
 	}
-	text := fmt.Sprintf("%s in %s, most time in %s", figure.Counted(requests, "request"), figure.Seconds(seconds), who)
+	text := fmt.Sprintf("%s in %s%s, most time in %s", countedBySide(served, called), figure.Seconds(seconds), listedText(listed, rows), who)
 	if state := stateOf(most); len(state) > 0 {
-		text += "  " + strings.Join(state, ", ")
+		text += " " + strings.Join(state, ", ")
 	}
-	p.line("%s", p.cut(text, 0))
+	p.wrapped("", 0, text)
 	if !why.IsZero() {
 		p.line("why: %s", p.paint(bold, printable.Text(why.String())))
 	}
@@ -70,4 +66,27 @@ func spent(e *diagnose.Endpoint) (us float64) {
 		}
 	}
 	return us
+}
+
+// countedBySide is how many requests were served, and how many were calls.
+func countedBySide(served, called []diagnose.Endpoint) string {
+	if len(served) == 0 || len(called) == 0 {
+		return figure.Counted(requestsOf(served)+requestsOf(called), "request")
+	}
+	return figure.Counted(requestsOf(served), "request") + " and " + figure.Counted(requestsOf(called), "call")
+}
+
+// listedText is how many have a line, where others have none.
+func listedText(listed int, rows []diagnose.Endpoint) string {
+	if int64(listed) >= requestsOf(rows) {
+		return ""
+	}
+	return ", " + figure.Count(listed) + " listed"
+}
+
+func requestsOf(list []diagnose.Endpoint) (n int64) {
+	for i := range list {
+		n += *list[i].Requests + list[i].Unfinished
+	}
+	return n
 }

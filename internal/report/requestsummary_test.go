@@ -32,14 +32,14 @@ func TestRequestSummary(t *testing.T) {
 	endpoints := table.Endpoints(start.Add(2*time.Second), nil)
 	for _, width := range []int{60, 80, 100, 200} {
 		var b bytes.Buffer
-		if err := RequestSummary(&b, endpoints, 2, shell.Line("slowray why --port %s", 80), Style{Width: width}); err != nil {
+		if err := RequestSummary(&b, endpoints, 2, 4, shell.Line("slowray why --port %s", 80), Style{Width: width}); err != nil {
 			t.Fatal(err)
 		}
 		text := b.String()
 		for _, want := range []string{
 			"time breakdown", map[bool]string{true: "  nginx :80 ", false: "  10.0.0.1:80           nginx"}[width < 88],
 			"server call 100 %", "Calls to other services", "  10.0.0.7:3306 ", "server 100 %\n",
-			"\n100 requests in 2 s, most time in nginx :80  p99 40", "\nwhy: slowray why --port 80\n",
+			"\n100 requests and 100 calls in 2 s, 4 listed, most time in", "nginx :80 p99 40", "\nwhy: slowray why --port 80\n",
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%d columns: %q is not in\n%s", width, want, text)
@@ -55,7 +55,7 @@ func TestRequestSummary(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	if err := RequestSummary(&b, nil, 2, shell.Command{}, Style{}); err != nil || b.Len() > 0 {
+	if err := RequestSummary(&b, nil, 2, 0, shell.Command{}, Style{}); err != nil || b.Len() > 0 {
 		t.Errorf("of no requests: %q, %v", b.String(), err)
 	}
 }

@@ -50,6 +50,7 @@ func Wait(w io.Writer, o *observe.Waits, style Style) error {
 		p.line("%s, to the same or other ends: --all shows them.\n", figure.Counted(more, "more chain"))
 	}
 	held := slices.ContainsFunc(o.Chains, func(c observe.WaitChain) bool { return c.Culprit() })
+	p.heldLocks(o)
 	if !held && len(o.Brief) > 0 {
 		p.brief(o)
 	}
@@ -96,6 +97,9 @@ func (p *printer) waitVerdict(o *observe.Waits) {
 	case len(o.Brief) > 0:
 		text = "nobody holds it up for long"
 	}
+	if first == nil {
+		word, c, text = waitWithoutChain(o, word, c, text)
+	}
 	p.line("%s  %s", p.paint(c, word), p.cut(who+"  "+text, len(word)+2))
 }
 
@@ -104,14 +108,8 @@ func (p *printer) brief(o *observe.Waits) {
 	p.line("%s", p.paint(bold, "Brief waits, over and over"))
 	for i := range o.Brief {
 		s := &o.Brief[i]
-		h, last := &s.Chain.Hops[0], &s.Chain.Hops[len(s.Chain.Hops)-1]
-		text := strings.TrimSpace(h.Syscall + " " + h.Object)
-		if _, object, ok := strings.Cut(h.Object, " → "); ok {
-			text = h.Syscall + " " + object
-		}
-		if len(s.Chain.Hops) > 1 {
-			text += fmt.Sprintf(" → %s (pid %d)", last.Process.Comm, last.Process.PID)
-		}
+		what, call := briefText(s)
+		text := strings.TrimSpace(call + " " + what)
 		p.wrapped("  ", 2, printable.Text(fmt.Sprintf("%s: %s at once at most, %.3g of them at a time on average: %s",
 			text, figure.Counted(s.AtOnce, "thread"), float64(s.ThreadNS)/float64(o.WindowNS), s.Chain.Text)))
 	}

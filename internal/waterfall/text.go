@@ -67,7 +67,7 @@ func count(n int, what string) string {
 // appendStep appends a step's line: when it began, how long it took, its bar, who asked
 // whom for what; then a line for each end.
 func appendStep(dst []byte, s *Step, from, to int64, hosts bool, style report.Style) []byte {
-	first := s.first()
+	first, start := s.first(), len(dst)
 	dst = fmt.Appendf(dst, "%8s %6s ", "+"+duration(first.Request.StartNS-from), duration(first.Request.TotalNS()))
 	dst = appendBar(dst, first.Request.StartNS-from, first.end()-from, to-from)
 	indent := strings.Repeat("  ", min(s.Depth, 10))
@@ -89,12 +89,13 @@ func appendStep(dst []byte, s *Step, from, to int64, hosts bool, style report.St
 	} else if first.Request.Status == observe.StatusError {
 		dst = append(dst, " error"...)
 	}
-	dst = append(dst, '\n')
+	dst = append(report.WrapLine(dst, start, style), '\n')
 	margin := strings.Repeat(" ", 8+1+6+1) + indent
 	for _, h := range [...]*Hop{s.Called, s.Served} {
 		if h != nil {
+			start = len(dst)
 			dst = append(append(append(dst, margin...), h.Request.Side.String()...), ':')
-			dst = append(report.AppendRequestParts(dst, &h.Request.Request, style), '\n')
+			dst = append(report.WrapLine(report.AppendRequestParts(dst, &h.Request.Request, style), start, style), '\n')
 		}
 	}
 	return dst

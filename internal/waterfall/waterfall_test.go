@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -143,5 +144,20 @@ func TestText(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "\x1b") {
 		t.Error("control characters of a label are printed")
+	}
+}
+
+// TestTextFits: no line is wider than the terminal.
+func TestTextFits(t *testing.T) {
+	hops := []Hop{side(observe.Served, 1, 1, 1, 5001, 81, 0, 100), side(observe.Called, 1, 1, 2, 5002, 82, 10, 60), side(observe.Served, 2, 2, 2, 5002, 82, 11, 59)}
+	hops[1].Request.Label = "GET /stock/of/a/warehouse/with/a/long/name"
+	var out strings.Builder
+	if err := Text(&out, Traces(hops), report.Style{Width: 64}); err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(out.String(), "\n") {
+		if n := utf8.RuneCountInString(line); n > 64 && i > 1 && i < strings.Count(out.String(), "\n")-1 {
+			t.Errorf("%d columns: %q", n, line)
+		}
 	}
 }

@@ -205,3 +205,16 @@ func TestWritePage(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestTextOfNothingToTry: what "is listed below" is, without --apply too, and the ending is
+// said once.
+func TestTextOfNothingToTry(t *testing.T) {
+	var b strings.Builder
+	r := &Report{Service: "web", Ending: Stuck, Text: "What was found is listed below.", Left: []Left{{Cause: "cpu-hot", Title: "CPU is busy", Because: "nothing to change"}}}
+	if err := Text(&b, r, 80); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(b.String(), r.Text) != 1 || !strings.Contains(b.String(), "cpu-hot: CPU is busy (nothing to change)") {
+		t.Error(b.String())
+	}
+}

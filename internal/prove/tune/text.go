@@ -217,7 +217,9 @@ func (p *printer) paragraph(text string) {
 }
 
 func (p *printer) summary(r *Report) {
-	p.paragraph(clean(r.Service) + ": " + clean(r.Text))
+	if len(r.Steps) > 0 { // else the verdict above has said it
+		p.paragraph(clean(r.Service) + ": " + clean(r.Text))
+	}
 	if line := r.gain(); line != "" {
 		p.paragraph(line)
 	}
@@ -243,7 +245,7 @@ func plural(n int, noun string) string {
 }
 
 func (p *printer) left(r *Report) {
-	if len(r.Left) == 0 || !r.Applied {
+	if len(r.Left) == 0 || !r.Applied && r.Ending != Stuck {
 		return
 	}
 	p.line("")

@@ -105,10 +105,13 @@ func (r *Reader) Look(ctx context.Context, pid int, window time.Duration) (*obse
 	}
 
 	from := time.Now()
-	brief := NewSampler(r)
+	brief, held := NewSampler(r), heldLocks{}
 	for left := window; left > 0 && ctx.Err() == nil; left = window - time.Since(from) {
 		if pid == tgid && left > 2*briefly {
 			brief.Look(family, Finish)
+		}
+		if pid == tgid {
+			held.look(r, family)
 		}
 		timer := time.NewTimer(min(briefly, left))
 		select {
@@ -119,12 +122,13 @@ func (r *Reader) Look(ctx context.Context, pid int, window time.Duration) (*obse
 	}
 	w.WindowNS = time.Since(from).Nanoseconds()
 	for _, s := range brief.Graph(nil, 0, func(int) time.Time { return time.Time{} }).Shares {
-		// What lasts is known by the chains.
-		if s.LongestNS < w.WindowNS/2 && s.ThreadNS >= w.WindowNS/10 && s.Chain.Hops[0].Wants.Demands() && len(w.Brief) < maxBrief {
+		// What lasts from look to look is known by the chains.
+		if s.LongestNS < w.WindowNS-2*briefly.Nanoseconds() && s.ThreadNS >= w.WindowNS/10 && s.Chain.Hops[0].Wants.Demands() && len(w.Brief) < maxBrief {
 			w.Brief = append(w.Brief, s)
 		}
 	}
 	l.begin(lookLimits)
+	w.Held = held.list(l)
 	w.Chains = l.chains(groups, w.WindowNS)
 	if goroutines != nil {
 		w.Chains = goroutines.chains(l, p, w.WindowNS, w.Chains)
