@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"path"
-	"strconv"
 	"strings"
 
 	"github.com/slowray/slowray/internal/figure"
@@ -93,8 +92,8 @@ func lastName(c *observe.WaitChain) string {
 func askDatabase(c *observe.WaitChain) shell.Command {
 	for i := len(c.Hops) - 2; i >= 0; i-- {
 		if at := strings.LastIndexByte(c.Hops[i].Object, ':'); c.Hops[i].Kind == observe.WaitTCP {
-			if port, err := strconv.Atoi(c.Hops[i].Object[at+1:]); err == nil {
-				return shell.Line("slowray why --port %s", port)
+			if port := c.Hops[i].Object[at+1:]; port != "" && strings.Trim(port, "0123456789") == "" {
+				return shell.Line("slowray why --port %s", shell.Word(port))
 			}
 		}
 	}
