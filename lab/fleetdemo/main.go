@@ -12,7 +12,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/fleet/clickhouse/clickhousetest"
+	"github.com/slowray/slowray/internal/shell"
 )
 
 // role is the environment variable by which the program runs itself as one of the
@@ -64,6 +66,8 @@ func demo(ctx context.Context) error {
 	calm := flag.Duration("calm", 0, "how long all is well at least")
 	fault := flag.Duration("fault", 30*time.Second, "how long the rows are locked at least")
 	patience := flag.Duration("patience", 5*time.Minute, "how long is waited until enough is known, and then until it is found")
+	_, terminal := commandline.TerminalColumns(os.Stdout)
+	hold := flag.Bool("hold", terminal, "leave the fleet there afterwards, to look at, until Ctrl-C")
 	keep := flag.Bool("keep", false, "leave what was printed and recorded where it is")
 	flag.Parse()
 	if os.Getuid() != 0 {
@@ -122,5 +126,12 @@ func demo(ctx context.Context) error {
 	s.hush()
 	fmt.Println()
 	process := fmt.Sprintf("mariadbd (pid %d)", s.pid("mariadbd"))
-	return s.ask(ctx, []string{"on " + hostDB, process}, exe, "fleet", "why", "--from", from, "--for", max(time.Since(injected)+5*time.Second, time.Minute).Truncate(time.Second).String())
+	err = s.ask(ctx, []string{"on " + hostDB, process}, exe, "fleet", "why", "--from", from, "--for", max(time.Since(injected)+5*time.Second, time.Minute).Truncate(time.Second).String())
+	if err != nil || !*hold {
+		return err
+	}
+	fmt.Printf("\nThe fleet stays until Ctrl-C. In another terminal:\n\n%s\n%s fleet top\n%[2]s fleet page\n%[2]s fleet watch\n",
+		shell.Line("export SLOWRAY_FLEET=%s", shell.Word(from)), shell.Line("%s", shell.Path(*slowray)))
+	<-ctx.Done()
+	return nil
 }
