@@ -24,7 +24,8 @@ func TestTune(t *testing.T) {
 		if err := r.acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		result, err := r.tune(t.Context(), TuneOptions{For: 100 * time.Second, Look: 3 * time.Second, Block: time.Second})
+		result, err := r.tune(t.Context(), TuneOptions{For: 150 * time.Second, // a third experiment: pools that sleep are tried, too
+			Look: 3 * time.Second, Block: time.Second})
 		r.lock.Release()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out.String())
