@@ -24,7 +24,7 @@ func TestTune(t *testing.T) {
 		if err := r.acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		result, err := r.tune(t.Context(), TuneOptions{For: 150 * time.Second, // a third experiment: pools that sleep are tried, too
+		result, err := r.tune(t.Context(), TuneOptions{For: 200 * time.Second, // a third experiment: pools that sleep are tried, too
 			Look: 3 * time.Second, Block: time.Second})
 		r.lock.Release()
 		if err != nil {
