@@ -397,12 +397,10 @@ func (p *printer) broken(text string) []string {
 // with … where more follows.
 func (p *printer) firstLines(text string, most int) []string {
 	lines := p.broken(p.text(text))
-	more := len(lines) > most
-	if more {
-		lines = lines[:max(0, most)]
-	}
-	if more && most > 0 {
-		lines[most-1] = p.shortened(lines[most-1]+" …", labelWidth)
+	if len(lines) > most {
+		if lines = lines[:max(0, most)]; most > 0 {
+			lines[most-1] = p.shortened(lines[most-1]+" …", labelWidth)
+		}
 	}
 	return lines
 }
