@@ -75,6 +75,13 @@ func streamsUnderTLS(tr *trial, mode, version string) {
 	time.Sleep(settle)
 	tr.finish()
 
+	tr.agree(s, began, connections*turns*6, medianLimit, nil)
+}
+
+// agree checks that each stream in a server's own log since began, want of them, has one
+// record, at the times that the log has, but for limit at the median. each is told when
+// the record says that its request was read.
+func (tr *trial) agree(s *tlsServer, began int64, want int, limit time.Duration, each func(x told, read int64)) {
 	records := map[[2]int]*observe.Request{}
 	for _, r := range tr.of(observe.Served) {
 		if r.StartNS < began || r.Flags&observe.FlagUnfinished != 0 {
@@ -106,6 +113,9 @@ func streamsUnderTLS(tr *trial, mode, version string) {
 			continue
 		}
 		read := r.StartNS - ahead + r.Ledger[observe.Upload] + r.Ledger[observe.RecvWait]
+		if each != nil {
+			each(x, read)
+		}
 		off[0] = append(off[0], time.Duration(x.asked-read).Abs())
 		off[1] = append(off[1], time.Duration(x.answered-x.asked-r.Ledger[observe.Server]).Abs())
 		off[2] = append(off[2], time.Duration(x.ended-x.answered-r.Ledger[observe.Unaccounted]).Abs())
@@ -117,7 +127,7 @@ func streamsUnderTLS(tr *trial, mode, version string) {
 			tr.errorf("HTTP %d, want %d: %s", r.HTTP, status, describe(r, r.StartNS))
 		}
 	}
-	if want := connections * turns * 6; streams != want || len(records) != want {
+	if streams != want || len(records) != want {
 		tr.errorf("the server had %d streams and %d have a record, want %d", streams, len(records), want)
 	}
 	for i, what := range []string{"asked", "server", "answer"} {
@@ -127,7 +137,7 @@ func streamsUnderTLS(tr *trial, mode, version string) {
 		slices.Sort(off[i])
 		median, p99 := off[i][len(off[i])/2], off[i][len(off[i])*99/100]
 		tr.t.Logf("%s: median %v, p99 %v", what, median, p99)
-		if median > medianLimit {
+		if median > limit {
 			tr.errorf("%s: median difference %v, p99 %v", what, median, p99)
 		}
 	}

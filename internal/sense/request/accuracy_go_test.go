@@ -148,69 +148,16 @@ func streamsUnderGo(tr *trial, says, flags string) {
 	}
 	tr.finish()
 
-	records := map[[2]int]*observe.Request{}
-	for _, r := range tr.of(observe.Served) {
-		if r.StartNS < began || r.Flags&observe.FlagUnfinished != 0 {
-			continue
-		}
-		if r.Flags&observe.FlagMultiplexed == 0 {
-			tr.errorf("no stream: %s", describe(r, r.StartNS))
-			continue
-		}
-		k := [2]int{int(r.Peer.Port()), int(r.Seq)}
-		if records[k] != nil {
-			tr.errorf("two records of stream %v", k)
-		}
-		records[k] = r
+	want := (atOnce + (connections-1)*(atOnce/connections)) * turns
+	if says != "handlers" {
+		tr.agree(s, began, want, medianLimit, nil)
+		return
 	}
-	ahead := wall()
-	var off [3][]time.Duration
-	limit := medianLimit
-	if says == "handlers" {
-		limit = p99Limit
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	streams := 0
-	for _, x := range s.log {
-		if x.asked+ahead < began {
-			continue
-		}
-		streams++
-		r := records[[2]int{x.port, (x.id + 1) / 2}]
-		if r == nil {
-			tr.errorf("no record of %+v", x)
-			continue
-		}
-		read := r.StartNS - ahead + r.Ledger[observe.Upload] + r.Ledger[observe.RecvWait]
-		if early := time.Duration(read - x.asked); says == "handlers" && early > medianLimit {
+	tr.agree(s, began, want, p99Limit, func(x told, read int64) {
+		if early := time.Duration(read - x.asked); early > medianLimit {
 			tr.errorf("a handler began %v before its request was read", early)
 		}
-		off[0] = append(off[0], time.Duration(x.asked-read).Abs())
-		off[1] = append(off[1], time.Duration(x.answered-x.asked-r.Ledger[observe.Server]).Abs())
-		off[2] = append(off[2], time.Duration(x.ended-x.answered-r.Ledger[observe.Unaccounted]).Abs())
-		status := map[string]int{"x": 404}[x.what]
-		if status == 0 {
-			status = 200
-		}
-		if r.HTTP != status || r.Flags&observe.FlagOverlapped != 0 || r.PID == 0 {
-			tr.errorf("HTTP %d, want %d: %s", r.HTTP, status, describe(r, r.StartNS))
-		}
-	}
-	if want := (atOnce + (connections-1)*(atOnce/connections)) * turns; streams != want || len(records) != want {
-		tr.errorf("the server had %d streams and %d have a record, want %d", streams, len(records), want)
-	}
-	for i, what := range []string{"asked", "server", "answer"} {
-		if len(off[i]) == 0 {
-			continue
-		}
-		slices.Sort(off[i])
-		median, p99 := off[i][len(off[i])/2], off[i][len(off[i])*99/100]
-		tr.t.Logf("%s: median %v, p99 %v", what, median, p99)
-		if median > limit {
-			tr.errorf("%s: median difference %v, p99 %v", what, median, p99)
-		}
-	}
+	})
 }
 
 // TestStreamsUnderGoEnd: streams that are reset by either end, whose connection is closed,
