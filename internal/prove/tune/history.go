@@ -73,31 +73,17 @@ func values(changes []cause.Change) string {
 // more if they were tried before. Findings come in the order of their weight;
 // second trials wait until nothing new is left, for there is no third.
 func (h *history) next(findings []cause.Finding) (f *cause.Finding, again string) {
-	var first *cause.Finding
 	for i := range findings {
 		more, because := h.may(&findings[i])
-		switch g := &findings[i]; {
+		switch {
 		case because != "":
-		case more == "" && (first == nil || costly(g, first)):
-			first = g
-		case more != "" && f == nil:
-			f, again = g, more
+		case more == "":
+			return &findings[i], ""
+		case f == nil:
+			f, again = &findings[i], more
 		}
 	}
-	if first != nil {
-		return first, ""
-	}
 	return f, again
-}
-
-// muchMore is how many times as much the one of two causes has to cost for it to be tried first,
-// wherever it is listed: an experiment takes half a minute, and what is tried last may be
-// out of time.
-const muchMore = 5
-
-// costly says that a costs requests far more than b, where both is known.
-func costly(a, b *cause.Finding) bool {
-	return a.Role == b.Role && a.Impact.Cost != nil && b.Impact.Cost != nil && *a.Impact.Cost > muchMore**b.Impact.Cost
 }
 
 // may says why the changes of f are not to be tried, or, where they are and were

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/slowray/slowray/internal/cause"
 )
 
 func apply() Options {
@@ -296,29 +294,5 @@ func TestWhatDoesNotHelpTogetherIsUndone(t *testing.T) {
 	r := mustRun(t, t.Context(), w, apply())
 	if n := count(w.tries, "a+b"); n != 1 || w.now["a"] != "1" || w.now["b"] != "1" || r.Ending != Stuck {
 		t.Errorf("tried %v, now %v, ending %s", w.tries, w.now, r.Ending)
-	}
-}
-
-// TestCostliestIsTriedFirst: a cause that costs many times as much as the one listed before it
-// is tried before that, and one that costs a little more is not.
-func TestCostliestIsTriedFirst(t *testing.T) {
-	finding := func(id cause.ID, setting string, cost float64) cause.Finding {
-		f := cause.Finding{Cause: id, Role: cause.RoleCause}
-		f.Fix.Changes = []cause.Change{{Kind: cause.ChangeSysctl, Name: setting, Value: "1"}}
-		if cost > 0 {
-			f.Impact.Cost = &cost
-		}
-		return f
-	}
-	for _, c := range []struct {
-		first, second float64
-		want          cause.ID
-	}{
-		{2661, 17900, "b"}, {2661, 9000, "a"}, {0, 17900, "a"}, {2661, 0, "a"},
-	} {
-		h := &history{}
-		if f, _ := h.next([]cause.Finding{finding("a", "net.a", c.first), finding("b", "net.b", c.second)}); f == nil || f.Cause != c.want {
-			t.Errorf("costs %g and %g: %v is tried first, want %s", c.first, c.second, f, c.want)
-		}
 	}
 }
