@@ -42,7 +42,7 @@ func (h *hops) write(s *streams, trace observe.TraceMatch, follow uint32) error 
 		return nil
 	}
 	if len(h.list) == 0 {
-		fmt.Fprintf(s.err, "slowray: no request that was recorded carried trace %s: services have to pass traceparent on, not under TLS\n", trace)
+		fmt.Fprintf(s.err, "slowray: no request that was recorded carried trace %s: services have to pass traceparent on, and HTTP/1.1 under TLS is not read\n", trace)
 		return nil
 	}
 	err := waterfall.Text(s.out, waterfall.Traces(h.list), terminalStyle(s.out))
