@@ -351,9 +351,7 @@ func (c *clearSide) rest() {
 // newEpoch says that functions of libraries were not watched, or are no more.
 func (c *clearSide) newEpoch(libraries ...*library) {
 	for _, l := range libraries {
-		if l.number < maxLibraries {
-			c.epochs[l.number]++
-		}
+		c.epochs[l.number]++
 	}
 	_ = c.objects.Epochs.Set(c.epochs) // mapped memory: it cannot fail
 }
