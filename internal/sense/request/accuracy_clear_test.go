@@ -79,7 +79,7 @@ func streamsUnderTLS(tr *trial, mode, version string) {
 }
 
 // agree checks that each stream in a server's own log since began, want of them, has one
-// record, at the times that the log has, but for limit at the median. each is told when
+// record, at the times that the log has, but for limit at the median. each is called with when
 // the record says that its request was read.
 func (tr *trial) agree(s *tlsServer, began int64, want int, limit time.Duration, each func(x told, read int64)) {
 	records := map[[2]int]*observe.Request{}
