@@ -19,6 +19,7 @@ type governor struct {
 	cpu     time.Duration // of this process, when begun
 	last    time.Duration // at the last look
 	records uint64        // at the last look
+	seen    uint64        // requests that were followed, at the last look
 	calm    int           // looks in a row that leave room
 }
 
@@ -35,6 +36,8 @@ type costs struct {
 	conns   float64 // programs at connections
 	records float64 // this process, for records
 	rest    float64 // this process and its programs, for anything else
+
+	requests float64 // a second, that are followed
 }
 
 func (c costs) sum() float64 { return c.split + c.conns + c.records + c.rest }
@@ -47,6 +50,11 @@ const (
 	calmLooks   = 3   // before more is done again
 	fewRequests = 100 // a second, whose price nobody has to know
 	within      = 0.8 // of the budget is what is aimed at
+	// What programs cost by being entered at all is never less, and must not cost the last
+	// requests that something can be known by. To follow so many a second takes some 3 ms
+	// of a CPU; a record of so many, and their split, next to nothing.
+	enoughFollowed = 1000
+	enoughKept     = 100
 	// perRecord is about what a record costs this process at least: reading
 	// it out of another CPU's cache and adding it up. Only as far as records
 	// are what takes the time does it help to have fewer.
@@ -71,7 +79,7 @@ func (g *governor) due(now time.Time) bool { return g.budget >= 0 && now.Sub(g.a
 
 // look changes what is done by what it costs; it says whether it did. kernel is what the
 // programs took of one CPU, by group, records how many there were since begin.
-func (g *governor) look(now time.Time, cpu time.Duration, records uint64, kernel kernelCosts, cpus int) bool {
+func (g *governor) look(now time.Time, cpu time.Duration, records, seen uint64, kernel kernelCosts, cpus int) bool {
 	wall := now.Sub(g.at)
 	whole := wall.Seconds() * float64(cpus)
 	own := (cpu - g.last).Seconds() / whole
@@ -81,14 +89,18 @@ func (g *governor) look(now time.Time, cpu time.Duration, records uint64, kernel
 	if n*perRecord.Seconds()/whole > g.budget/20 {
 		byRecords = min(own, n*dearRecord.Seconds()/whole)
 	}
-	g.note(now, cpu, records)
+	followed := float64(seen-g.seen) / wall.Seconds()
+	g.note(now, cpu, records, seen)
 	all := float64(cpus)
-	return g.decide(costs{split: kernel[priceSplit] / all, conns: kernel[priceConns] / all, records: byRecords, rest: own - byRecords + kernel[priceRest]/all})
+	return g.decide(costs{
+		split: kernel[priceSplit] / all, conns: kernel[priceConns] / all, records: byRecords,
+		rest: own - byRecords + kernel[priceRest]/all, requests: followed,
+	})
 }
 
 // note is what the next look begins from.
-func (g *governor) note(now time.Time, cpu time.Duration, records uint64) {
-	g.at, g.last, g.records = now, cpu, records
+func (g *governor) note(now time.Time, cpu time.Duration, records, seen uint64) {
+	g.at, g.last, g.records, g.seen = now, cpu, records, seen
 }
 
 // decide is look for what things cost.
@@ -96,8 +108,7 @@ func (g *governor) decide(c costs) bool {
 	before := g.less
 	c.rest = min(c.rest, othersMost*g.budget)
 	switch {
-	case c.sum() > g.budget:
-		g.lessen(c)
+	case c.sum() > g.budget && g.lessen(c):
 		g.calm = 0
 	case g.less != lessOf{} && g.more(c) != g.less:
 		if g.calm++; g.calm >= calmLooks {
@@ -109,31 +120,57 @@ func (g *governor) decide(c costs) bool {
 	return g.less != before
 }
 
-// lessen does so much less that what is left is within the budget, as far as it can.
-func (g *governor) lessen(c costs) {
-	aim := within * g.budget
+// lessen does so much less that what is left is within the budget, as far as it can, and
+// says whether that is less at all.
+func (g *governor) lessen(c costs) bool {
+	aim, before := within*g.budget, g.less
 	// steps is by how many halves a part has to be less for the sum to be within it.
-	steps := func(part, others float64, done, most uint) uint {
-		if part <= 0 || done >= most {
+	steps := func(part, others float64, most uint) uint {
+		room := max(aim-others, part/float64(uint(1)<<most))
+		if part <= room {
 			return 0
 		}
-		room := max(aim-others, part/float64(uint(1)<<most))
-		return min(uint(math.Ceil(math.Log2(max(part/room, 1)))), most-done)
+		return min(uint(math.Ceil(math.Log2(part/room))), most)
 	}
-	n := steps(c.split, c.conns+c.records+c.rest, g.less.split, mostSplit)
+	kept := halves(c.requests / enoughKept)
+	most := min(mostSplit, kept)
+	n := steps(c.split, c.conns+c.records+c.rest, most-min(most, g.less.split))
 	g.less.split += n
 	c.split /= float64(uint(1) << n)
-	n = steps(c.records, c.split+c.conns+c.rest, g.less.record, mostRecord)
+
+	most = min(mostRecord, kept)
+	n = steps(c.records, c.split+c.conns+c.rest, most-min(most, g.less.record))
 	g.less.record += n
 	c.records /= float64(uint(1) << n)
-	g.less.follow += steps(c.split+c.conns+c.records, c.rest, g.less.follow, mostFollow)
+
+	// Few requests of many segments may be too much by themselves.
+	most = max(halves(c.requests/enoughFollowed), steps(c.conns+c.records, 0, mostFollow))
+	n = steps(c.split+c.conns+c.records, c.rest, min(most, mostFollow-g.less.follow))
+	g.less.follow += n
+	kept -= min(kept, n)
+	g.less.split = min(g.less.split, max(before.split, kept))
+	g.less.record = min(g.less.record, max(before.record, kept))
+	return g.less != before
 }
 
-// more is what may be done again: twice as much of what was given up last, where that
-// stays within the budget.
+// halves is how often x can be halved and is one at least.
+func halves(x float64) uint {
+	if x < 2 {
+		return 0
+	}
+	return uint(math.Log2(x))
+}
+
+// more is what may be done again: as much as is enough to know something by, or twice as
+// much of what was given up last, where that stays within the budget.
 func (g *governor) more(c costs) lessOf {
 	aim, less := within*g.budget, g.less
+	requests := max(c.requests, 1)
+	less.follow -= min(less.follow, halves(enoughFollowed/requests), halves(aim/max(c.conns+c.records, aim/(1<<mostFollow))))
+	kept := halves(requests/enoughKept) + 1
+	less.record, less.split = min(less.record, kept), min(less.split, kept)
 	switch {
+	case less != g.less:
 	case less.follow > 0 && 2*(c.sum()-c.rest)+c.rest <= aim:
 		less.follow--
 	case less.follow > 0:
@@ -163,7 +200,7 @@ func (r *Recorder) govern(now time.Time) {
 		return
 	}
 	if r.idle() {
-		r.governor.note(now, processCPU(), r.stats.Records)
+		r.governor.note(now, processCPU(), r.stats.Records, r.looked)
 		return
 	}
 	if !r.price.start(now) {
@@ -191,7 +228,7 @@ func (r *Recorder) seen() uint64 {
 
 // adapt has the governor look, and does what it decides.
 func (r *Recorder) adapt(now time.Time, kernel kernelCosts) {
-	if r.governor.look(now, processCPU(), r.stats.Records, kernel, runtime.NumCPU()) {
+	if r.governor.look(now, processCPU(), r.stats.Records, r.seen(), kernel, runtime.NumCPU()) {
 		r.doLess()
 	}
 }
