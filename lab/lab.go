@@ -221,8 +221,9 @@ type runner struct {
 	plan  server.Plan
 	print *printer
 
-	patience int // repetitions of disturbed trials that are left
-	looks    int // how often slowray has looked
+	patience int  // repetitions of disturbed trials that are left
+	looks    int  // how often slowray has looked
+	counted  bool // without a budget: all requests, whatever that costs
 }
 
 func open(ctx context.Context, name string, opt Options) (*runner, error) {

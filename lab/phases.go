@@ -17,6 +17,7 @@ import (
 const (
 	phaseWarm   = 1500 * time.Millisecond // load before a phase is looked at
 	phaseWindow = 4 * time.Second
+	lossyWindow = 10 * time.Second        // a rare event takes long to count
 	phaseAfter  = 1500 * time.Millisecond // slowray takes some time to begin
 )
 
@@ -37,7 +38,7 @@ type PhaseResult struct {
 
 // phases runs an incident that has phases instead of faults.
 func (r *runner) phases(ctx context.Context) (list []PhaseResult, reasons []string, err error) {
-	each := phaseWarm + phaseWindow + phaseAfter
+	each := phaseWarm + lossyWindow + phaseAfter
 	box, err := sandbox.Open(ctx, r.lock, r.boxOptions(nil, time.Duration(len(r.Phases))*(each+verdictTime)+time.Minute))
 	if err != nil {
 		return nil, nil, err
@@ -71,7 +72,11 @@ func (r *runner) phase(ctx context.Context, box *sandbox.Box, p incident.Phase) 
 	box.Front.Link.Set(link.BtoA, toClient)
 	box.Back.Link.Set(link.BtoA, p.Database())
 	result = PhaseResult{Name: p.Name, RTT: p.RTT}
-	t, err := r.startLoad(ctx, box, r.Load, phaseWarm+phaseWindow+phaseAfter)
+	window := phaseWindow
+	if p.Loss() > 0 {
+		window = lossyWindow
+	}
+	t, err := r.startLoad(ctx, box, r.Load, phaseWarm+window+phaseAfter)
 	if err != nil {
 		return result, "", err
 	}
@@ -80,9 +85,9 @@ func (r *runner) phase(ctx context.Context, box *sandbox.Box, p incident.Phase) 
 	}
 	before, others, began := readWires(box), otherProcesses(box.PID()), time.Now()
 	if r.opt.TruthOnly {
-		err = pause(ctx, phaseWindow)
+		err = pause(ctx, window)
 	} else {
-		problem, err = r.record(ctx, box, &result)
+		problem, err = r.record(ctx, box, window, &result)
 	}
 	if err != nil {
 		return result, "", err
@@ -99,12 +104,11 @@ func (r *runner) phase(ctx context.Context, box *sandbox.Box, p incident.Phase) 
 	return result, problem, nil
 }
 
-// record has slowray look for the window and takes its figures.
-func (r *runner) record(ctx context.Context, box *sandbox.Box, result *PhaseResult) (problem string, err error) {
-	opt := r.opt
-	opt.Window = phaseWindow
+// record has slowray look for the window and takes its figures. They are held against
+// those of the link, packet by packet: they have to be counts, not estimates.
+func (r *runner) record(ctx context.Context, box *sandbox.Box, window time.Duration, result *PhaseResult) (problem string, err error) {
 	short := *r
-	short.opt = opt
+	short.opt.Window, short.counted = window, true
 	report, err := short.slowray(ctx, box)
 	if err != nil || report.Problem != "" {
 		return report.problem(), err

@@ -15,6 +15,7 @@ const (
 	near      = 0.20                   // of a time
 	nearTime  = 1 * time.Millisecond   // or this
 	lossNear  = 0.40                   // of a loss that a few dozen packets make
+	lossSeen  = 0.10                   // of a loss on the way in is seen at least, see wayIn
 	lossesMin = 40                     // fewer lost packets say nothing about a rate
 	rareLoss  = 0.001                  // up to this, loss costs hardly any throughput
 	rareCost  = 0.6                    // of the rate is left then, at least
@@ -80,12 +81,15 @@ func (j *phaseJudge) rates(p incident.Phase, r PhaseResult) {
 	}
 }
 
-// total: what slowray says a request took is what the clients saw. Where it is
-// requests that are lost this holds in the mean only: the server cannot know of
-// one before it comes, but the answer before it is acknowledged with it.
+// total: what slowray says a request took is what the clients saw, without what lost
+// requests took of which the server never knew.
 func (j *phaseJudge) total(p incident.Phase, r PhaseResult) {
-	if total := r.Served.Total(); !closeTo(total, r.Latency) {
-		j.say("%s: a request took %s, the clients saw %s", p.Name, short(total), short(r.Latency))
+	saw := r.Latency
+	if lost := r.Wires[wayIn].permille(); p.FromClient > 0 && lost > r.Served.LossPermille {
+		saw -= time.Duration((lost - r.Served.LossPermille) / 1000 * float64(retryCost))
+	}
+	if total := r.Served.Total(); !closeTo(total, saw) {
+		j.say("%s: a request took %s, the clients saw %s", p.Name, short(total), short(saw))
 	}
 	if network := r.Served.Part("network"); p.RTT > 0 && !closeTo(network, p.RTT) {
 		j.say("%s: network %s, added were %s", p.Name, short(network), short(p.RTT))
@@ -112,19 +116,28 @@ func (j *phaseJudge) server(p incident.Phase, r, clean PhaseResult) {
 	}
 }
 
-// loss: segments retransmitted for a thousand sent, against what the link lost. A
-// request that is lost takes an acknowledgement with it, and the answer that
-// was not acknowledged is retransmitted: loss on the way in is seen as well.
+// wayIn is the way on which loss is seen in part: a request that is lost takes an
+// acknowledgement with it, and the answer that was not acknowledged is retransmitted, if
+// the server's timer is the first to run out. Both timers are RTT + 200 ms, and began
+// together but for the pause between requests, which is in the server's RTT.
+const wayIn = "client→server"
+
+// loss: segments retransmitted for a thousand sent, against what the link lost.
 func (j *phaseJudge) loss(p incident.Phase, r PhaseResult) {
 	for _, dir := range []struct {
 		wire string
 		e    *Endpoint
-	}{{"client→server", r.Served}, {"server→client", r.Served}, {"server→backend", r.Database}} {
+	}{{wayIn, r.Served}, {"server→client", r.Served}, {"server→backend", r.Database}} {
 		w := r.Wires[dir.wire]
 		if w.Lost < lossesMin {
 			continue
 		}
-		if is, was := dir.e.LossPermille, w.permille(); math.Abs(is-was) > lossNear*was {
+		is, was := dir.e.LossPermille, w.permille()
+		least := (1 - lossNear) * was
+		if dir.wire == wayIn {
+			least = lossSeen * was
+		}
+		if is < least || is > (1+lossNear)*was {
 			j.say("%s: %s: loss %.1f ‰, the link lost %.1f ‰", p.Name, dir.wire, is, was)
 		}
 	}

@@ -27,6 +27,7 @@ func TestJudgePhases(t *testing.T) {
 		{Name: "clean"},
 		{Name: "far", RTT: ms(17)},
 		{Name: "lossy", ToClient: 0.01, ToDatabase: 0.01},
+		{Name: "lossy in", FromClient: 0.01},
 	}
 	// As it was measured, about.
 	good := func() []PhaseResult {
@@ -36,6 +37,9 @@ func TestJudgePhases(t *testing.T) {
 			{Rate: 880, Latency: ms(18.2), Served: endpointOf(0, map[string]float64{"server": 0.7, "network": 17.1, "ack_delay": 50}), Database: endpointOf(0, map[string]float64{"server": 0.3})},
 			{Rate: 2300, Latency: ms(7), Wires: lost, Served: endpointOf(9, map[string]float64{"server": 4.7, "retrans": 1.7}),
 				Database: endpointOf(11, map[string]float64{"server": 0.7, "retrans": 2})},
+			// Of 10 ‰ the server knew of 4: the others took 1.2 ms each, in the mean.
+			{Rate: 4000, Latency: ms(4.4), Wires: wires{"client→server": {Packets: 9000, Lost: 90}},
+				Served: endpointOf(4, map[string]float64{"server": 2, "retrans": 0.8}), Database: endpointOf(0, map[string]float64{"server": 1})},
 		}
 	}
 	for _, tt := range []struct {
@@ -54,6 +58,9 @@ func TestJudgePhases(t *testing.T) {
 			r[0].Served = endpointOf(0, map[string]float64{"server": 1, "network": 0.1, "ack_delay": 2})
 		}, "the clients saw 3 ms"},
 		{"loss not seen", func(r []PhaseResult) { r[2].Served.LossPermille = 3 }, "the link lost 10.0 ‰"},
+		{"loss on the way in not seen", func(r []PhaseResult) { r[3].Served.LossPermille = 0.5 }, "the link lost 10.0 ‰"},
+		{"loss on the way in seen twice", func(r []PhaseResult) { r[3].Served.LossPermille = 18 }, "the link lost 10.0 ‰"},
+		{"loss on the way in seen, its time not", func(r []PhaseResult) { r[3].Served.LossPermille = 9 }, "the clients saw 4 ms"},
 		{"retransmission counted to the database", func(r []PhaseResult) {
 			r[2].Database = endpointOf(11, map[string]float64{"server": 2.7})
 		}, "without retransmission"},

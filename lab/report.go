@@ -85,6 +85,9 @@ func (r *runner) slowray(ctx context.Context, box *sandbox.Box) (*Report, error)
 		return nil, err
 	}
 	args := append(r.opt.Slowray[1:len(r.opt.Slowray):len(r.opt.Slowray)], "why", "--json", "--for", r.opt.Window.String())
+	if r.counted {
+		args = append(args, "--budget", "0")
+	}
 	if !r.opt.WholeHost {
 		args = append(args, "--port", strconv.Itoa(r.plan.FrontPort))
 	}
