@@ -27,8 +27,12 @@ var instructionsOfRequest = map[string]float64{
 	"both ends, out of its turn":        680,
 }
 
-// instructionsTolerance is how far from them a measurement may be.
-const instructionsTolerance = 0.03
+// A measurement may be so far from them: the boot decides where maps lie and which of their
+// places collide, which makes 40 instructions between boots (666 to 708 of the least).
+const (
+	instructionsTolerance = 0.03
+	instructionsOfBoot    = 50
+)
 
 // TestInstructions counts the instructions of a request, with the recorder and without.
 func TestInstructions(t *testing.T) {
@@ -101,7 +105,7 @@ func TestInstructions(t *testing.T) {
 		if c.follow == 0 && told < requests {
 			t.Errorf("%s: %d of %d requests were recorded", c.name, told, requests)
 		}
-		if added > known*(1+instructionsTolerance) {
+		if added > known+max(known*instructionsTolerance, instructionsOfBoot) {
 			t.Errorf("%s: %.0f instructions are added to a request, %.1f %% more than the %.0f that are known (instructions_test.go)", c.name, added, 100*(added/known-1), known)
 		}
 	}
