@@ -46,9 +46,12 @@ type Incident struct {
 	Component anomaly.Component `json:"component"`
 	Network   bool              `json:"network"`
 	Endpoints []Endpoint        `json:"endpoints"` // abnormal ones, worst first
+	// PartOf is the ID of the incident that covers what is left of this one at its end.
+	PartOf string `json:"part_of,omitempty"`
 
-	keys map[fleet.Key]bool // all that ever belonged to it
-	told int64              // s: when an event last told it
+	within string             // the text of that
+	keys   map[fleet.Key]bool // all that ever belonged to it
+	told   int64              // s: when an event last told it
 }
 
 // updateEvery is how many seconds lie between two events of an incident at least, but
@@ -150,8 +153,12 @@ func (x *incidents) follow(at int64, anomalies []anomaly.Anomaly, e *anomaly.Exp
 			continue
 		}
 		// It may have become part of another one; it ends when nothing of it is left.
-		if touches(i.keys, abnormal) && !covered(i.keys, abnormal, met) {
-			continue
+		if touches(i.keys, abnormal) {
+			whole := coveredBy(i.keys, abnormal, met)
+			if whole == nil {
+				continue
+			}
+			i.PartOf, i.within = whole.ID, whole.Text
 		}
 		i.Until = &now
 		delete(x.open, id)
@@ -170,21 +177,32 @@ func touches(keys, abnormal map[fleet.Key]bool) bool {
 	return false
 }
 
-// covered says that what is left of an incident belongs to others.
-func covered(keys, abnormal map[fleet.Key]bool, met map[*Incident]bool) bool {
+// coveredBy is the incident that most of what is left of another belongs to; nil where
+// something of that belongs to none.
+func coveredBy(keys, abnormal map[fleet.Key]bool, met map[*Incident]bool) *Incident {
+	has := map[*Incident]int{}
 	for k := range keys {
 		if !abnormal[k] {
 			continue
 		}
 		found := false
 		for i := range met {
-			found = found || i.keys[k]
+			if i.keys[k] {
+				has[i]++
+				found = true
+			}
 		}
 		if !found {
-			return false
+			return nil
 		}
 	}
-	return true
+	var most *Incident
+	for i, n := range has {
+		if most == nil || cmp.Or(n-has[most], compareIncidents(*most, *i)) > 0 {
+			most = i
+		}
+	}
+	return most
 }
 
 // same is the incident that a group belongs to: that of the same component, or that
@@ -245,6 +263,9 @@ func (e *Event) Line() string {
 		text = fmt.Sprintf("%s CLEARER %s (since %s)", clock, e.Text, e.Since.Format(time.TimeOnly))
 	default:
 		text = fmt.Sprintf("%s OVER    %s, after %s", clock, strings.TrimSuffix(e.Text, "."), lasted)
+		if e.PartOf != "" {
+			text = fmt.Sprintf("%s MERGED  %s; now a part of: %s", clock, strings.TrimSuffix(e.Text, "."), e.within)
+		}
 	}
 	return printable.Text(text)
 }
