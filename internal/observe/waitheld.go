@@ -21,6 +21,10 @@ type LockWaiter struct {
 // that are each short hold a process up.
 const heldShare = 0.5
 
+// leastAsking is how many threads, on average, have to wait for a database for that to say
+// something of the process.
+const leastAsking = 0.1
+
 // HeldUp says how many threads, on average, wait for locks that others have, each time for
 // moments, where that is most of the threads with something to do, and the wait that
 // takes most of that time; nil where it is not.
@@ -61,11 +65,13 @@ func (w *Waits) HoldsUp() *HeldLock {
 
 // BehindDatabase is a chain that ends in a database server, which the process is or which
 // threads of it wait for, while what holds it up is not seen: locks of its transactions are not those of the
-// kernel. Nil where there is none, or where it is ready for work.
+// kernel. Nil where there is none, where it is ready for work, or where hardly anybody waits.
 func (w *Waits) BehindDatabase() *WaitChain {
 	chains := make([]*WaitChain, 0, len(w.Chains)+len(w.Brief))
 	for i := range w.Brief {
-		chains = append(chains, &w.Brief[i].Chain)
+		if s := &w.Brief[i]; float64(s.ThreadNS) >= leastAsking*float64(w.WindowNS) {
+			chains = append(chains, &s.Chain)
+		}
 	}
 	for i := range w.Chains {
 		chains = append(chains, &w.Chains[i])
