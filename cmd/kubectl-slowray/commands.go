@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -138,9 +139,18 @@ func (z *sizes) Next() *remotecommand.TerminalSize {
 
 type waitCmd struct {
 	access
-	Target string   `arg:"" name:"workload" help:"deploy/cart, pod/cart-1, node/node-7, …: its node, or the first of them."`
-	PID    int      `arg:"" name:"pid" help:"The process, by the number that kubectl slowray why prints."`
-	Flags  []string `arg:"" optional:"" name:"flags" help:"After --: further flags of slowray wait."`
+	Target    string   `arg:"" name:"workload" help:"deploy/cart, pod/cart-1, node/node-7, …: its node, or the first of them."`
+	PID       *int     `arg:"" optional:"" name:"pid" help:"The process, by the number that kubectl slowray why prints. Without it the first process of the pod, or of the workload's first."`
+	Flags     []string `arg:"" optional:"" name:"flags" help:"After --: further flags of slowray wait."`
+	Container string   `short:"c" placeholder:"NAME" help:"Without pid, in a pod of several containers: which."`
+}
+
+// Validate is called by the command line parser.
+func (c *waitCmd) Validate() error {
+	if c.PID != nil && c.Container != "" {
+		return errors.New("give a pid or --container, not both")
+	}
+	return nil
 }
 
 // Run looks on one node.
@@ -149,7 +159,13 @@ func (c *waitCmd) Run(ctx context.Context, s *streams) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return cluster.OnNode(ctx, spot.Node, append([]string{"wait", strconv.Itoa(c.PID)}, c.Flags...), nil, s.out, s.err)
+	var which string
+	if c.PID != nil {
+		which = strconv.Itoa(*c.PID)
+	} else if which, err = spot.First(c.Container); err != nil {
+		return 0, err
+	}
+	return cluster.OnNode(ctx, spot.Node, append([]string{"wait", which}, c.Flags...), nil, s.out, s.err)
 }
 
 type pageCmd struct {

@@ -234,6 +234,26 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+// TestFirst: slowray wait looks at the process of a pod without anybody knowing its pid.
+func TestFirst(t *testing.T) {
+	p := pod("shop", "cart-5d8f9-abcde", "node-1", "cart-5d8f9", "ReplicaSet")
+	p.Spec.Containers = []corev1.Container{{Name: "app"}, {Name: "proxy"}}
+	for _, test := range []struct {
+		pods            []*corev1.Pod
+		container, want string
+	}{
+		{[]*corev1.Pod{&p}, "", "--pod=shop/cart-5d8f9-abcde <nil>"},
+		{[]*corev1.Pod{&p}, "proxy", "--pod=shop/cart-5d8f9-abcde/proxy <nil>"},
+		{[]*corev1.Pod{&p}, "../x", ` pod cart-5d8f9-abcde has no container "../x": it has app, proxy`},
+		{nil, "", " give a pod of node node-1, or the pid of a process there"},
+	} {
+		flag, err := Spot{"node-1", test.pods}.First(test.container)
+		if got := fmt.Sprint(flag, " ", err); got != test.want {
+			t.Errorf("%q, want %q", got, test.want)
+		}
+	}
+}
+
 // TestStream: lines of several nodes come whole, with the node before each.
 func TestStream(t *testing.T) {
 	a := shop()

@@ -60,6 +60,26 @@ func (s Spot) Workload() ([]string, error) {
 	return []string{"--pod=" + s.Pods[0].Namespace + "/" + name}, nil
 }
 
+// First is the flag by which slowray wait looks at the first process of the first of these
+// pods, or of a container of it.
+func (s Spot) First(container string) (string, error) {
+	if len(s.Pods) == 0 {
+		return "", fmt.Errorf("give a pod of node %s, or the pid of a process there", s.Node)
+	}
+	p := s.Pods[0]
+	if container == "" {
+		return "--pod=" + p.Namespace + "/" + p.Name, nil
+	}
+	var names []string
+	for i := range p.Spec.Containers {
+		names = append(names, p.Spec.Containers[i].Name)
+	}
+	if !slices.Contains(names, container) {
+		return "", fmt.Errorf("pod %s has no container %q: it has %s", p.Name, container, strings.Join(names, ", "))
+	}
+	return "--pod=" + p.Namespace + "/" + p.Name + "/" + container, nil
+}
+
 // controller is the name of what controls a pod, of a Deployment rather than its ReplicaSet.
 func controller(p *corev1.Pod) string {
 	owner := metav1.GetControllerOf(p)
