@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -140,17 +141,30 @@ func (z *sizes) Next() *remotecommand.TerminalSize {
 type waitCmd struct {
 	access
 	Target    string   `arg:"" name:"workload" help:"deploy/cart, pod/cart-1, node/node-7, …: its node, or the first of them."`
-	PID       *int     `arg:"" optional:"" name:"pid" help:"The process, by the number that kubectl slowray why prints. Without it the first process of the pod, or of the workload's first."`
+	PID       string   `arg:"" optional:"" name:"pid" help:"The process, by the number that kubectl slowray why prints. Without it the first one of the pod, or of the workload's first pod."`
 	Flags     []string `arg:"" optional:"" name:"flags" help:"After --: further flags of slowray wait."`
 	Container string   `short:"c" placeholder:"NAME" help:"Without pid, in a pod of several containers: which."`
 }
 
+// process is the pid that was given, empty where there is none, and flags: what comes after
+// -- takes the place of a pid that is not given.
+func (c *waitCmd) process() (pid string, flags []string, err error) {
+	if strings.HasPrefix(c.PID, "-") {
+		return "", append([]string{c.PID}, c.Flags...), nil
+	}
+	if _, err := strconv.ParseUint(c.PID, 10, 31); c.PID != "" && err != nil {
+		return "", nil, fmt.Errorf("%q is no pid: flags of slowray wait come after --", c.PID)
+	}
+	return c.PID, c.Flags, nil
+}
+
 // Validate is called by the command line parser.
 func (c *waitCmd) Validate() error {
-	if c.PID != nil && c.Container != "" {
+	pid, _, err := c.process()
+	if pid != "" && c.Container != "" {
 		return errors.New("give a pid or --container, not both")
 	}
-	return nil
+	return err
 }
 
 // Run looks on one node.
@@ -159,13 +173,14 @@ func (c *waitCmd) Run(ctx context.Context, s *streams) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	var which string
-	if c.PID != nil {
-		which = strconv.Itoa(*c.PID)
-	} else if which, err = spot.First(c.Container); err != nil {
+	which, flags, err := c.process()
+	if err == nil && which == "" {
+		which, err = spot.First(c.Container)
+	}
+	if err != nil {
 		return 0, err
 	}
-	return cluster.OnNode(ctx, spot.Node, append([]string{"wait", which}, c.Flags...), nil, s.out, s.err)
+	return cluster.OnNode(ctx, spot.Node, append([]string{"wait", which}, flags...), nil, s.out, s.err)
 }
 
 type pageCmd struct {
