@@ -9,12 +9,15 @@ export CGO_ENABLED := 0
 VERSION = $(shell packaging/package version 2>/dev/null)
 BUILT = $(if $(VERSION),-X main.built=$(VERSION))
 
+# What is printed is to be typed.
+AS_ROOT = $(if $(filter-out 0,$(shell id -u)),sudo )
+
 GO_FILES := $(shell git ls-files '*.go' 2>/dev/null)
 
 .PHONY: help run demo fleet-demo k8s-demo screenshots scoreboard build deb rpm image plugin release release-check generate manifests docs test test-all test-fast test-fresh test-incidents test-kernels check check-generated bench fuzz clean
 
 build: bin/slowray bin/slowray-lab  ## build slowray and slowray-lab, which is slowray lab
-	@$(if $(filter-out build,$(MAKECMDGOALS)),:,echo 'built bin/slowray: sudo bin/slowray, or make demo')
+	@$(if $(filter-out build,$(MAKECMDGOALS)),:,echo "built bin/slowray: $(AS_ROOT)bin/slowray, or make demo")
 
 # The list is in the order of this file.
 help: ## list the targets
@@ -28,7 +31,8 @@ bin/slowray bin/slowray-lab: go.mod $(GO_FILES) $(wildcard internal/bpf/*.o)
 # Exit status 1 means that slowray found something: that is an answer.
 run: bin/slowray bin/slowray-lab  ## build slowray and look at this host
 	@bin/slowray why || [ $$? -eq 1 ]
-	@echo 'All the time, with a page at http://127.0.0.1:7788/: sudo bin/slowray record'
+	@echo 'All the time, with a page at http://127.0.0.1:7788/: $(AS_ROOT)bin/slowray record'
+	@echo 'A fault and its cause, in network namespaces of their own: make demo'
 
 demo: build  ## inject an incident in private network namespaces and let slowray find it
 	@script/setup.sh demo

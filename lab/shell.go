@@ -108,7 +108,8 @@ func (p *printer) howToLook(box *sandbox.Box, s *server.Stack) {
 	}
 	p.printf("  files    %s\n", box.Dir)
 	p.printf("  enter    nsenter --target %d --net\n", box.PID())
-	p.printf("  ask      slowray why --port %d\n\n", s.FrontPort)
+	p.printf("  ask      slowray why --port %d\n", s.FrontPort)
+	p.printf("  leave    exit: all of it is gone then\n\n")
 }
 
 // insiders lists the programs of the sandbox with their pids on the host: one

@@ -24,7 +24,9 @@ export_tests() { go list -test -deps -export -v -f '{{""}}' "$@" >/dev/null; }
 progress 'fetching Go modules' list "$@"
 packages=$(grep -c . "$stale" || :)
 [ "$packages" -gt 0 ] || [ -z "$tests" ] || exit 0
-say "compiling $what: $packages packages with $(go env GOVERSION) on $(nproc) CPUs (from nothing it takes three minutes on two)"
+all=
+[ "$packages" -lt 500 ] || all=' (about three minutes on two)'
+say "compiling $what: $packages packages with $(go env GOVERSION) on $(nproc) CPUs$all"
 if [ -n "$tests" ]; then
 	progress_of "$packages" compiling export_tests "$@"
 else

@@ -234,6 +234,9 @@ for part in "$@"; do
 		apt_install $needs
 		install_victorialogs
 		;;
-	*) apt_install $needs ;;
+	*)
+		apt_install $needs
+		[ ! -t 1 ] || echo "setup: all that $part needs is installed"
+		;;
 	esac
 done

@@ -14,7 +14,7 @@ import (
 
 // fleetFlags say where the fleet's archive is.
 type fleetFlags struct {
-	From string `env:"SLOWRAY_FLEET" placeholder:"URL" help:"Where the hosts ship to: clickhouse://[user@]host[,host]/database. Without it: $$SLOWRAY_FLEET."`
+	From string `env:"SLOWRAY_FLEET" placeholder:"URL" help:"Where the hosts ship to: clickhouse://[user@]host[,host]/database."`
 }
 
 // archives opens archives, by the scheme of their URL.

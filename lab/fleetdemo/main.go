@@ -130,8 +130,8 @@ func demo(ctx context.Context) error {
 	if err != nil || !*hold {
 		return err
 	}
-	fmt.Printf("\nThe fleet stays until Ctrl-C. In another terminal:\n\n%s\n%s fleet top\n%[2]s fleet page\n%[2]s fleet watch\n",
-		shell.Line("export SLOWRAY_FLEET=%s", shell.Word(from)), shell.Line("%s", shell.Path(*slowray)))
+	fmt.Printf("\nThe fleet stays until Ctrl-C. In another terminal:\n\n%s\n%s fleet top\n%[2]s fleet page\n%[2]s fleet watch\n\n%[3]s and %[4]s are network namespaces of this machine: what begins with ssh runs here without it.\n",
+		shell.Line("export SLOWRAY_FLEET=%s", shell.Word(from)), shell.Line("%s", shell.Path(*slowray)), hostApp, hostDB)
 	<-ctx.Done()
 	return nil
 }

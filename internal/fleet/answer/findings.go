@@ -40,7 +40,7 @@ func (s *seen) same(choose func(f *fleet.HostFinding) bool, began time.Time) (li
 			}
 			k = len(list)
 			index[id] = k
-			list = append(list, Finding{Host: f.Host, Start: f.Start.UTC(), End: f.End.UTC(), Finding: f.Finding.Finding})
+			list = append(list, Finding{Host: f.Host, Start: f.Start.UTC(), End: f.End.UTC(), Figures: f.Start.UTC(), Finding: f.Finding.Finding})
 			made = append(made, nil)
 		}
 		l := &list[k]
@@ -53,7 +53,7 @@ func (s *seen) same(choose func(f *fleet.HostFinding) bool, began time.Time) (li
 			l.Start = f.Start.UTC()
 		}
 		if f.Impact.Share >= l.Finding.Impact.Share {
-			l.Finding = f.Finding.Finding
+			l.Finding, l.Figures = f.Finding.Finding, f.Start.UTC()
 		}
 		if f.End.After(l.End) {
 			l.End = f.End.UTC()

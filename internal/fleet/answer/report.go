@@ -138,6 +138,8 @@ type Finding struct {
 	Start   time.Time `json:"start"` // of the first window
 	End     time.Time `json:"end"`   // of the last one
 	Windows int       `json:"windows"`
+	// Figures are of the window that began then: of several the worst, the last of such.
+	Figures time.Time `json:"figures"`
 	// Before says that it was found before the trouble began, too.
 	Before bool `json:"before"`
 	// Hosts is on how many of the hosts that share the component it was found, and

@@ -353,6 +353,9 @@ func (p *printer) finding(indent string, f *Finding) {
 	if f.Before {
 		text += "; it was there before"
 	}
+	if f.Windows > 1 {
+		text += fmt.Sprintf("; figures of %s, the worst of %d windows", f.Figures.Format(time.TimeOnly), f.Windows)
+	}
 	p.line("%s", text)
 	for i := range f.Finding.Evidence {
 		if i == 3 {

@@ -48,7 +48,7 @@ func Advice(err error) string {
 	case strings.Contains(err.Error(), "proxyconnect"):
 		return "the gateway (or the proxy of $HTTP_PROXY) is not reached: see whether slowray fleet gateway runs there"
 	case errors.As(err, &dns):
-		return "no such host is known here: check the URL"
+		return "check the host in the URL, and the names that this machine knows"
 	case notBegun(err):
 		return "no server is reached: see that it runs, and that the port is that of HTTP (8123, with secure=1 8443)"
 	case errors.Is(err, context.DeadlineExceeded):

@@ -93,7 +93,7 @@ func TestAdvice(t *testing.T) {
 			}
 		})
 	}
-	if a := Advice(fmt.Errorf("clickhouse: %w", &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "ch-1"}})); !strings.Contains(a, "no such host is known here") {
+	if a := Advice(fmt.Errorf("clickhouse: %w", &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "ch-1"}})); !strings.Contains(a, "check the host in the URL") {
 		t.Errorf("a name that is none: %q", a)
 	}
 	if Advice(nil) != "" {
