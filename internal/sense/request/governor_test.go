@@ -94,10 +94,10 @@ func TestGovernorHolds(t *testing.T) {
 	}
 	// Nor does it hold back where what no request costs keeps it over its budget.
 	look(busy)
-	dear := calm
-	dear.rest = 0.02
+	costly := calm
+	costly.rest = 0.02
 	for range 4 * calmLooks {
-		look(dear)
+		look(costly)
 	}
 	if g.less.follow != 0 || g.less.record > 2 || g.less.split > 2 {
 		t.Errorf("few requests, and they are left out: %+v", g.less)
