@@ -49,7 +49,7 @@ def price(turns):
     return total
 
 def request(n):
-    price(100000) # of two threads in turn: with more, a slow machine has a second fault
+    price(300000)
 `
 	// A lock of the interpreter's that a thread of the service has for HELD seconds in
 	// each ten, and requests for a moment.
@@ -100,7 +100,7 @@ func bursts() []Incident {
 	behindNginx := func(setup func() server.Setup) func() server.Setup {
 		return on(setup, func(s *server.Setup) { s.Hops = []server.Hop{{Language: "nginx", Name: "edge"}} })
 	}
-	list := []Incident{
+	return []Incident{
 		one("burst-cpu", "cpu-saturated", "a neighbour computes on all CPUs for 600 ms in each two seconds", "24 processes of another program, for 0.6 s in each 2 s",
 			on(nginxFPM(0), small), some, alongside(burst(0))),
 		one("burst-cpu-python", "cpu-saturated", "a neighbour of a service in Python computes on all CPUs for 600 ms in each two seconds", "24 processes of another program, for 0.6 s in each 2 s",
@@ -121,12 +121,6 @@ func bursts() []Incident {
 		one("burst-gil-proxied", "gil-contention", "nginx before a service in Python, a thread of which reads a catalogue every two seconds", "json.loads() of a large document",
 			behindNginx(python(fmt.Sprintf(readsCatalogue, 10))), steady, faulty(fmt.Sprintf(readsCatalogue, 450_000))),
 	}
-	for i := range list {
-		if list[i].Name == "burst-cpu-own" {
-			list[i].Unsteady = "on a slow machine threads queue for the interpreter's lock in a burst, which is found as lock-convoy"
-		}
-	}
-	return list
 }
 
 // A thread that reads a document in one call of C.
