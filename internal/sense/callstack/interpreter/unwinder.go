@@ -9,14 +9,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"go.opentelemetry.io/ebpf-profiler/libpf"
 	profilerlog "go.opentelemetry.io/ebpf-profiler/log"
 	"go.opentelemetry.io/ebpf-profiler/reporter"
@@ -126,7 +125,6 @@ func (u *Unwinder) load(ctx context.Context, pids []int) (err error) {
 		FilterIdleFrames:       true,
 		FilterErrorFrames:      true,
 		ProbabilisticThreshold: tracer.ProbabilisticThresholdMax,
-		LoadProbe:              true, // Enable asks for it
 	})
 	if err != nil {
 		return u.explain(err)
@@ -135,10 +133,8 @@ func (u *Unwinder) load(ctx context.Context, pids []int) (err error) {
 	if err := u.tracer.StartMapMonitors(ctx, u.traces); err != nil {
 		return u.explain(err)
 	}
-	if err := u.tracer.Enable(ctx, (*entry)(u)); err != nil {
-		return u.explain(err)
-	}
-	return nil
+	u.program, err = entryOf(u.tracer)
+	return err
 }
 
 // explain adds what the library wrote to its log.
@@ -269,65 +265,26 @@ func (u *Unwinder) path(key libpf.FrameMappingFile) string {
 	return u.binaries[key].path
 }
 
-// entry loads the library's program under an origin of its own.
-type entry Unwinder
-
+// entryProgram is the library's program for perf events, entryPrograms the field of its
+// tracer that keeps it.
 const (
-	entryProgram = "native_tracer_entry"
-	constants    = ".rodata.var"
+	entryProgram  = "native_tracer_entry"
+	entryPrograms = "ebpfProgs"
 )
 
-// Load implements tracer.Probe. LoadProbeUnwinders, which the library offers
-// for this, would make a kprobe of it.
-func (e *entry) Load(_ context.Context, reg tracer.ProbeRegistrar, pc *tracer.ProbeContext) (link.Link, error) {
-	origin, err := reg.Register(&samples.TypeMetadata{SampleType: "samples", SampleUnit: "count"})
-	if err != nil {
-		return nil, err
+// entryOf is the program that the library would attach to a clock of its own, which runs
+// in all processes. It has no method for it. What it offers instead (Tracer.Enable) has
+// the kernel verify every program twice, for kprobes too: 1.2 s of CPU time more.
+func entryOf(t *tracer.Tracer) (*ebpf.Program, error) {
+	field := reflect.ValueOf(t).Elem().FieldByName(entryPrograms)
+	if !field.IsValid() || field.Type() != reflect.TypeFor[map[string]*ebpf.Program]() {
+		return nil, errors.New("the library keeps its programs elsewhere")
 	}
-	values := map[string]any{"origin_id_sampling": origin, "filter_idle_frames": true, "filter_error_frames": true}
-	spec, err := pc.CollectionSpecWith(nil, []string{entryProgram}, []string{"origin_id_sampling", "filter_idle_frames", "filter_error_frames"})
-	if err != nil {
-		return nil, err
+	p := (*(*map[string]*ebpf.Program)(field.Addr().UnsafePointer()))[entryProgram]
+	if p == nil {
+		return nil, errors.New("the library has no program for perf events")
 	}
-	for name, value := range values {
-		if err := spec.Variables[name].Set(value); err != nil {
-			return nil, err
-		}
-	}
-	if err := pc.RewriteMaps(spec, nil); err != nil {
-		return nil, err
-	}
-	fixed, err := constantsOf(spec)
-	if err != nil {
-		return nil, err
-	}
-	defer fixed.Close()
-	prog := spec.Programs[entryProgram]
-	if err := prog.Instructions.AssociateMap(constants, fixed); err != nil {
-		return nil, err
-	}
-	e.program, err = ebpf.NewProgram(prog)
-	return nil, err
-}
-
-// constantsOf makes the map of constants with the values of the variables.
-func constantsOf(spec *ebpf.CollectionSpec) (*ebpf.Map, error) {
-	m := spec.Maps[constants]
-	if m == nil || len(m.Contents) == 0 {
-		return nil, errors.New("the library's programs have no constants")
-	}
-	data, ok := m.Contents[0].Value.([]byte)
-	if !ok {
-		return nil, errors.New("the library's constants are no bytes")
-	}
-	data = slices.Clone(data)
-	for _, v := range spec.Variables {
-		if v.SectionName == constants && int(v.Offset)+len(v.Value) <= len(data) {
-			copy(data[v.Offset:], v.Value)
-		}
-	}
-	m.Contents[0] = ebpf.MapKV{Key: uint32(0), Value: data}
-	return ebpf.NewMap(m)
+	return p.Clone()
 }
 
 var _ io.Writer = (*complaints)(nil)
