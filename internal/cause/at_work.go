@@ -273,15 +273,16 @@ func (l *ledger) ownCPU(w *atWork) float64 {
 // and without a CPU. Of the Server time it is known where requests were
 // followed; of the time until they are read it is taken to be as much as of
 // the threads' time.
-func (l *ledger) waitingForCPU(w *atWork, most float64, part observe.ServerPart) cost {
+func (v *View) waitingForCPU(l *ledger, w *atWork, most float64) cost {
 	// A thread that sleeps meanwhile, or is blocked, waits for no CPU: it is
 	// late for that only as much as it was ready at all.
 	could := min(ratio(w.delay, w.delay+w.cpu), most)
 	k := l.cost(1, threadParts...)
-	if s := l.Split; s != nil && s.Requests >= fewRequests && s.ShareNS(observe.ServerHandoff, 1) < splitLeast {
+	if s := l.Split; l.followed() && s.ShareNS(observe.ServerHandoff, 1) < splitLeast {
 		server, slow := l.MeanNS(observe.Server), l.SlowNS(observe.Server)
-		k.ns = s.ShareNS(part, server) + (k.ns-server)*could
-		k.slowNS = s.SlowShareNS(part, slow) + (k.slowNS-slow)*most
+		ready := v.readyCost(l)
+		k.ns = ready.ns + (k.ns-server)*could
+		k.slowNS = ready.slowNS + (k.slowNS-slow)*most
 	} else {
 		k.ns, k.slowNS = k.ns*could, k.slowNS*most
 	}
@@ -289,6 +290,30 @@ func (l *ledger) waitingForCPU(w *atWork, most float64, part observe.ServerPart)
 	k.slowShare = ratio(k.slowNS, l.SlowTotalNS())
 	k.usual *= could
 	return k
+}
+
+// readyCost is what followed requests of an endpoint lose with their threads ready, and no
+// CPU.
+func (v *View) readyCost(l *ledger) cost {
+	turns := v.takesTurns(l)
+	k := cost{
+		ns:     readyNS(l.Split.ShareNS, l.MeanNS(observe.Server), turns),
+		slowNS: readyNS(l.Split.SlowShareNS, l.SlowNS(observe.Server), turns),
+	}
+	k.share = ratio(k.ns*float64(l.Requests), l.TimeNS())
+	k.slowShare = ratio(k.slowNS, l.SlowTotalNS())
+	return k
+}
+
+// readyNS is what of the Server time, of which share tells the parts, threads were ready
+// and had no CPU. Where they take turns at an interpreter, who waits for its lock waits
+// for what another one does who has it: that computes, or is ready itself.
+func readyNS(share func(observe.ServerPart, float64) float64, server float64, turns bool) float64 {
+	ready := share(observe.ServerRunq, server)
+	if !turns {
+		return ready
+	}
+	return ready + share(observe.ServerLock, server)*ratio(ready, ready+share(observe.ServerCPU, server))
 }
 
 // heaviest keeps, of findings about one thing of the machine on several

@@ -128,7 +128,7 @@ func (v *View) oneWaitsForCPU() bool {
 			continue
 		}
 		w := v.atWork(l)
-		k := l.waitingForCPU(&w, ratio(w.delay, w.delay+w.cpu), observe.ServerRunq)
+		k := v.waitingForCPU(l, &w, ratio(w.delay, w.delay+w.cpu))
 		if w.delay >= delayPerCPU*w.cpu && w.delay >= delayFloor*v.Window.Seconds && l.noticed(k, threadFloor) {
 			return true
 		}
@@ -151,7 +151,7 @@ func (v *View) lateForCPU() (late, because string) {
 			outer = l
 		}
 		w := v.atWork(l)
-		k := l.waitingForCPU(&w, ratio(w.delay, w.delay+w.cpu), observe.ServerRunq)
+		k := v.waitingForCPU(l, &w, ratio(w.delay, w.delay+w.cpu))
 		all.ns += k.ns*float64(l.Requests) + ratio(w.delay, w.delay+w.cpu)*v.lateToCall(l)
 		switch {
 		case l.noticed(k, wireFloor) && k.ns*float64(l.Requests) > most:
@@ -178,7 +178,7 @@ func (v *View) lateForCPU() (late, because string) {
 // another service and the call had not begun: an event loop connects, and sends with its
 // next turn.
 func (v *View) lateToCall(l *ledger) float64 {
-	if l.Split == nil || l.Split.Requests < fewRequests {
+	if !l.followed() {
 		return 0
 	}
 	ns := l.Split.ShareNS(observe.ServerCall, l.MeanNS(observe.Server)) * float64(l.Requests)

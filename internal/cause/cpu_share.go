@@ -77,8 +77,8 @@ func (v *View) lateForWant(check func(l *ledger, w *atWork, k cost) judged) Resu
 			return judged{because: fmt.Sprintf("the threads behind %s hardly ran", l.name()), near: 0}
 		}
 		top := slices.MaxFunc(w.threads, func(a, b busyThread) int { return cmp.Compare(a.delay, b.delay) })
-		k := l.waitingForCPU(&w, top.delay, observe.ServerRunq)
-		shown := l.Split != nil && l.Split.Requests >= fewRequests && l.noticed(l.serverCost(observe.ServerRunq), threadFloor)
+		k := v.waitingForCPU(l, &w, top.delay)
+		shown := l.followed() && l.noticed(l.serverCost(observe.ServerRunq), threadFloor)
 		if v.fillsItsCPUs(l, &w) {
 			k, shown = l.queuedInside(), true
 		}
@@ -104,7 +104,7 @@ func (v *View) fillsItsCPUs(l *ledger, w *atWork) bool {
 // for threads that wait for one another or for a CPU.
 func (l *ledger) queuedInside() cost {
 	c := l.cost(1, observe.AcceptWait, observe.RecvWait)
-	if l.Split == nil || l.Split.Requests < fewRequests {
+	if !l.followed() {
 		return c
 	}
 	in := l.serverCost(observe.ServerRunq, observe.ServerLock, observe.ServerHandoff)

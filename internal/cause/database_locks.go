@@ -46,7 +46,7 @@ func (v *View) lockedShare(u *databaseUse) float64 {
 	if s := u.d.Sessions; s != nil {
 		return ratio(s.WaitingMean*v.Window.Seconds*1e9, l.SumNS(observe.Server)+l.SumNS(observe.Stall))
 	}
-	if u.d.Kind != "mariadb" && u.d.Kind != "mysql" || l.Split == nil || l.Split.Requests < fewRequests {
+	if u.d.Kind != "mariadb" && u.d.Kind != "mysql" || !l.followed() {
 		return 0
 	}
 	k := l.serverCost(observe.ServerLock)
@@ -58,7 +58,7 @@ func checkMariaDBLocks(v *View) Result {
 	nearest := -1.0
 	for _, u := range v.databaseUses("mariadb", "mysql") {
 		l := u.served
-		if l.Split == nil || l.Split.Requests < fewRequests {
+		if !l.followed() {
 			r.RuledOut = "no request of " + databaseText(u.d) + " was followed from thread to thread"
 			continue
 		}

@@ -111,7 +111,7 @@ func (v *View) background(l *ledger) *observe.ThreadPool {
 // their bytes have come, and while they are answered.
 func (l *ledger) forInterpreter() cost {
 	k := l.cost(1, observe.AcceptWait, observe.RecvWait)
-	if l.Split == nil || l.Split.Requests < fewRequests {
+	if !l.followed() {
 		return k
 	}
 	lock := l.serverCost(observe.ServerLock)

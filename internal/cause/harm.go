@@ -133,7 +133,7 @@ func (v *View) slowerThanUsual(l *ledger) (requests uint64, seconds float64) {
 		hist := l.Parts[p.String()].Hist
 		most += float64(hist.Quantile(0.5))
 	}
-	if l.Split != nil && l.Split.Requests >= fewRequests {
+	if l.followed() {
 		for _, p := range heldUpIn {
 			part := l.Split.Parts[p.String()]
 			held += l.Split.ShareNS(p, l.SumNS(observe.Server))

@@ -88,7 +88,7 @@ func (v *View) suffersFrom(l *ledger, duty *duty, least floor) (cost, bool) {
 	for i := range w.threads {
 		most = max(most, w.threads[i].delay)
 	}
-	k = l.waitingForCPU(&w, most, observe.ServerRunq)
+	k = v.waitingForCPU(l, &w, most)
 	return k, l.noticed(k, least)
 }
 

@@ -29,14 +29,6 @@ func checkLockConvoy(v *View) Result {
 	if w := v.Waits; w != nil && w.Parked > 0 && r.RuledOut != "" {
 		r.RuledOut += fmt.Sprintf("; %s threads waited to be woken, the longest for at least %s: idle workers", count(w.Parked), nanoseconds(float64(w.ParkedNS)))
 	}
-	// Where requests are slow only while the CPUs are full, who has the lock waits for one.
-	if _, bursts := v.fullSpells(); bursts {
-		for i := range r.Findings {
-			if f := &r.Findings[i]; f.ConsequenceOf == nil {
-				f.follows(ShortLivedProcessStorm)
-			}
-		}
-	}
 	return r
 }
 

@@ -15,7 +15,7 @@ import (
 // pool is followed to the worker; who sleeps for a time is woken by the clock.
 func (v *View) lockQueues() Result {
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
-		if l.called() || l.Split == nil || l.Split.Requests < fewRequests {
+		if l.called() || !l.followed() {
 			return judged{because: "no request was followed from thread to thread", near: -1}
 		}
 		k, n := l.serverCost(observe.ServerLock), l.affected(observe.FlagContended)
@@ -71,9 +71,10 @@ func (v *View) seenQueue(l *ledger, f *Finding) {
 	}
 }
 
-// sharesInterpreter says whether threads of a service in Python compute by turns.
+// sharesInterpreter says whether threads of a service in Python compute by turns: what
+// its requests wait for is its lock, whoever holds that up.
 func (v *View) sharesInterpreter(l *ledger) bool {
-	if v.background(l) != nil {
+	if v.background(l) != nil || v.takesTurns(l) {
 		return true
 	}
 	for _, p := range v.atWork(l).procs {
@@ -83,6 +84,27 @@ func (v *View) sharesInterpreter(l *ledger) bool {
 	}
 	return false
 }
+
+// inTurn is the share of the slow requests' time in which the thread that answers was seen
+// to wait for the lock of the interpreter of Python.
+func (v *View) inTurn(l *ledger) float64 {
+	var in, of float64
+	for _, s := range v.slowOf[l.pid] {
+		in += float64(s.InterpreterNS)
+		of += float64(s.NS)
+	}
+	return ratio(in, of)
+}
+
+// takesTurns says that what requests wait for locks is, for the most part, that lock.
+func (v *View) takesTurns(l *ledger) bool {
+	in := v.inTurn(l)
+	return in > 0 && l.followed() && in >= inTurnLeast*l.serverCost(observe.ServerLock).slowShare
+}
+
+// followed says that requests of an endpoint, enough to tell, were followed from thread to
+// thread.
+func (l *ledger) followed() bool { return l.Split != nil && l.Split.Requests >= fewRequests }
 
 // serverCost is what parts of the Server time take of an endpoint's time, as
 // the requests that were followed tell.

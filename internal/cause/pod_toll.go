@@ -185,7 +185,7 @@ func (v *View) cutByServer(l *ledger, since float64) uint64 {
 // for them, or for a CPU: it has more to do than it can.
 func (l *ledger) overloaded() bool {
 	c := l.cost(1, observe.AcceptWait, observe.RecvWait)
-	if l.Split != nil && l.Split.Requests >= fewRequests {
+	if l.followed() {
 		in := l.serverCost(observe.ServerRunq, observe.ServerThrottled)
 		c = cost{share: c.share + in.share, slowShare: c.slowShare + in.slowShare, ns: c.ns + in.ns, slowNS: c.slowNS + in.slowNS, usual: c.usual + in.usual}
 	}

@@ -326,6 +326,7 @@ const (
 const (
 	idleWhenFull     = 0.10 // of the CPUs: less is full
 	outsiderShare    = 0.20 // of the machine, used by processes not on the requests' way
+	spellsLeast      = 0.20 // of the window, with full CPUs: threads wait for one that long
 	burstSlow        = 0.7  // of the slow requests' time, in which the CPUs were full: they are slow for that
 	delayPerCPU      = 0.5  // s of waiting for a CPU for each s of computing, of the servers
 	delayFloor       = 0.10 // s of waiting a second, of the servers together
@@ -411,6 +412,7 @@ const (
 	// gilMeanwhile is the share of the slow requests' time in which such a thread was on a
 	// CPU, or ready for one, that holds it now and then.
 	gilMeanwhile = 0.50
+	inTurnLeast  = 0.50 // of what requests wait: so much for the lock of the interpreter, and it is that
 	gilHeld      = 0.40 // of a CPU, all threads together: on full CPUs who has the lock waits, too
 )
 

@@ -40,11 +40,11 @@ func checkRunQueue(v *View) Result {
 			return judged{because: because, near: 0}
 		}
 		top := slices.MaxFunc(w.threads, func(a, b busyThread) int { return cmp.Compare(a.delay, b.delay) })
-		k := l.waitingForCPU(&w, top.delay, observe.ServerRunq)
+		k := v.waitingForCPU(l, &w, top.delay)
 		idle, full := v.cpuFull(l)
 		narrow := v.narrowed(&w)
 		// Of requests that were followed it is known.
-		shown := l.Split != nil && l.Split.Requests >= fewRequests && l.noticed(l.serverCost(observe.ServerRunq), threadFloor)
+		shown := l.followed() && l.noticed(l.serverCost(observe.ServerRunq), threadFloor)
 		switch {
 		case !l.noticed(l.cost(1, threadParts...), threadFloor):
 			return judged{because: because + "; no request is slow for lack of a thread: " + l.whereTimeGoes(), near: k.slowNS}

@@ -130,6 +130,8 @@ func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, st
 		return nil, fmt.Sprintf("%s, but they woke only %s times, for %s: they do something else", text, count(p.Switches), l.all())
 	case !stands && !l.noticed(k, threadFloor):
 		return nil, text + ", and no request is slow for it: " + l.whereTimeGoes()
+	case v.inTurn(l) >= inTurnLeast*ratio(waiting, inside):
+		return nil, text + "; those wait for the lock of their interpreter"
 	case full && (known && computing >= blockedShare || running >= blockedShare):
 		return nil, text + "; they compute, and the CPUs are full: more would not answer more"
 	case p.Busy == 1 && running >= busyOnCPU:

@@ -63,7 +63,10 @@ type SlowTime struct {
 	Unread     int   `json:"unread,omitempty"`     // of those, those that nobody had read
 	NS         int64 `json:"ns"`                   // that they waited for the process to do something
 	ComputeNS  int64 `json:"compute_ns,omitempty"` // of it, with the thread that read the request running or ready to
-	LongestNS  int64 `json:"longest_ns"`
+	// InterpreterNS is the part of it in which that thread waited for the lock of the
+	// interpreter of Python (GIL).
+	InterpreterNS int64 `json:"interpreter_ns,omitempty"`
+	LongestNS     int64 `json:"longest_ns"`
 	// Lent says that they are the requests of those that call the process over
 	// a unix socket, where none are recorded.
 	Lent bool `json:"lent,omitempty"`

@@ -46,7 +46,7 @@ const (
 	// of what is left, it would do harm.
 	closelyMemory = 1 << 30 // bytes available
 	// closelyNice is the nice value at which it is loaded, which takes about
-	// 1.5 s of CPU time: slowray's own would take it from the service.
+	// 1.2 s of CPU time: slowray's own would take it from the service.
 	closelyNice = 5
 )
 

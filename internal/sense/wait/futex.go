@@ -86,15 +86,15 @@ func parked() *link {
 }
 
 func (l *look) onFutex(t *thread, addr uint64, value, command uint32, private, timed bool) *link {
+	if l.forInterpreter(t) {
+		return l.interpreterLock(t)
+	}
 	owner, ok := l.futexOwner(t, addr, value, command, private)
 	if !ok {
 		if k := l.monitorWait(t, timed); k != nil {
 			return k
 		}
 		if k := l.pythonLock(t, addr, timed); k != nil {
-			return k
-		}
-		if k := l.interpreterLock(t, addr, timed); k != nil {
 			return k
 		}
 		k := parked()

@@ -43,9 +43,10 @@ type family struct {
 	readers   map[int]bool
 	intervals []*interval
 	byTID     map[int][]*interval
-	slept     map[*interval]bool // that a request was charged with
-	threads   int                // that it has
-	thinned   float64            // of so many requests one is kept
+	inTurn    map[int][]*interval // of threads that waited for the lock of their interpreter
+	slept     map[*interval]bool  // that a request was charged with
+	threads   int                 // that it has
+	thinned   float64             // of so many requests one is kept
 }
 
 // Graph puts together what was seen, and passes the time of the slow requests
@@ -66,7 +67,7 @@ func (s *Sampler) Graph(requests []SlowRequest, slower time.Duration, answered f
 		g.EveryNS = s.every.Nanoseconds() / int64(s.gaps)
 	}
 	for _, w := range s.threads {
-		if w.class == classCheap && w.idle && w.state == 'S' {
+		if w.class == classCheap && w.idle && w.state == 'S' && (w.wait == nil || !w.wait.inTurn) {
 			g.Parked++
 			g.ParkedNS = max(g.ParkedNS, w.listed.Sub(w.since).Nanoseconds())
 		}
@@ -156,7 +157,7 @@ func (s *Sampler) families(requests []SlowRequest) []*family {
 		m := of(requests[i].PID)
 		f := byMaster[m]
 		if f == nil {
-			f = &family{master: m, readers: map[int]bool{}, byTID: map[int][]*interval{}, slept: map[*interval]bool{}}
+			f = &family{master: m, readers: map[int]bool{}, byTID: map[int][]*interval{}, inTurn: map[int][]*interval{}, slept: map[*interval]bool{}}
 			byMaster[m] = f
 			list = append(list, f)
 		}
@@ -164,9 +165,13 @@ func (s *Sampler) families(requests []SlowRequest) []*family {
 		f.readers[requests[i].TID] = true
 	}
 	for _, i := range s.intervals {
-		if f := byMaster[of(i.pid)]; f != nil && (i.shape != nil || i.running) {
+		switch f := byMaster[of(i.pid)]; {
+		case f == nil:
+		case i.shape != nil || i.running:
 			f.intervals = append(f.intervals, i)
 			f.byTID[i.tid] = append(f.byTID[i.tid], i)
+		case i.inTurn:
+			f.inTurn[i.tid] = append(f.inTurn[i.tid], i)
 		}
 	}
 	for _, w := range s.threads {
@@ -225,7 +230,7 @@ func (f *family) stands(r *SlowRequest) float64 { return f.thinned * max(r.Stand
 // passOn passes the time of a family's slow requests on.
 func (f *family) passOn(lost map[*shape]*loss, slack time.Duration, answered func(int) time.Time) observe.SlowTime {
 	t := observe.SlowTime{PID: f.master}
-	var requests, unfinished, unread, busy, computed float64
+	var requests, unfinished, unread, busy, computed, inTurn float64
 	for _, r := range f.requests {
 		if r.Busy <= 0 {
 			continue
@@ -242,14 +247,15 @@ func (f *family) passOn(lost map[*shape]*loss, slack time.Duration, answered fun
 		if r.Unread {
 			unread += n
 		}
-		direct, compute := f.direct(r)
-		left := r.Busy - compute
+		direct, compute, turn := f.direct(r)
+		left := r.Busy - compute - turn
 		for sh, d := range direct {
 			d = min(d, r.Busy)
 			f.lose(lost, sh, d, r, true)
 			left -= d
 		}
 		computed += n * float64(min(compute, r.Busy))
+		inTurn += n * float64(turn)
 		if sh := f.sleptFor(r, left, slack); sh != nil {
 			f.lose(lost, sh, left, r, false)
 			continue
@@ -265,7 +271,7 @@ func (f *family) passOn(lost map[*shape]*loss, slack time.Duration, answered fun
 			f.lose(lost, sh, d, r, false)
 		}
 	}
-	t.NS, t.ComputeNS = int64(busy), int64(computed)
+	t.NS, t.ComputeNS, t.InterpreterNS = int64(busy), int64(computed), int64(inTurn)
 	t.Requests, t.Unfinished, t.Unread = int(math.Round(requests)), int(math.Round(unfinished)), int(math.Round(unread))
 	if t.Sampled == t.Requests {
 		t.Sampled = 0
@@ -309,13 +315,18 @@ func (f *family) lose(lost map[*shape]*loss, sh *shape, d time.Duration, r *Slow
 	}
 }
 
-// direct is the waits of the thread that read a request, and its time on a CPU.
-func (f *family) direct(r *SlowRequest) (map[*shape]time.Duration, time.Duration) {
-	out := map[*shape]time.Duration{}
-	var compute, all time.Duration
+// direct is the waits of the thread that read a request, its time on a CPU, and that in
+// which it waited for its turn at the interpreter.
+func (f *family) direct(r *SlowRequest) (out map[*shape]time.Duration, compute, inTurn time.Duration) {
+	out = map[*shape]time.Duration{}
+	var all time.Duration
 	if r.TID == 0 {
-		return out, 0
+		return out, 0, 0
 	}
+	for _, i := range f.inTurn[r.TID] {
+		inTurn += overlap(i, r)
+	}
+	all = inTurn
 	for _, i := range f.byTID[r.TID] {
 		d := overlap(i, r)
 		all += d
@@ -335,11 +346,12 @@ func (f *family) direct(r *SlowRequest) (map[*shape]time.Duration, time.Duration
 	if all > r.Busy {
 		scale := float64(r.Busy) / float64(all)
 		compute = time.Duration(float64(compute) * scale)
+		inTurn = time.Duration(float64(inTurn) * scale)
 		for sh := range out {
 			out[sh] = time.Duration(float64(out[sh]) * scale)
 		}
 	}
-	return out, compute
+	return out, compute, inTurn
 }
 
 // handed is the waits of other threads that a request lost the rest of its time

@@ -41,6 +41,7 @@ type process struct {
 	frozen     string      // file that thaws it, empty when it is not frozen
 	inner      map[int]int // TID in its own pid namespace → TID here; nil when they are the same
 	innerRead  bool
+	noPython   bool // its program is no interpreter of Python
 	mapAsked   bool
 	mapLocked  bool // its memory must not be read
 

@@ -52,8 +52,12 @@ func (l *look) interpreter(p *process) *cpython.Interpreter {
 	if in, ok := l.interpreters[p.pid]; ok {
 		return in
 	}
+	if p.noPython {
+		return nil
+	}
 	exe, _ := os.Readlink(fmt.Sprintf("%s/%d/exe", l.fs.Proc, p.pid))
 	if name := filepath.Base(exe); !strings.HasPrefix(name, "python") && !strings.HasPrefix(name, "uwsgi") {
+		p.noPython = true // in this look: it may execute one later
 		return nil
 	}
 	in, err := cpython.Open(l.part(), l.fs.Proc, p.pid, l.memory)
@@ -84,8 +88,7 @@ func lockWaitIn(stack []cpython.Frame) bool {
 }
 
 // pythonLock is the wait of a thread for a lock of Python's; nil when it waits
-// for something else. Waits with a time limit are for the interpreter's own lock,
-// or end by themselves.
+// for something else. Waits with a time limit end by themselves.
 func (l *look) pythonLock(t *thread, addr uint64, timed bool) *link {
 	if timed {
 		return nil
@@ -114,19 +117,25 @@ func (l *look) pythonLock(t *thread, addr uint64, timed bool) *link {
 	return k
 }
 
-// interpreterLock is the wait of a thread for the lock of the Python interpreter, while
-// the thread that has it waits for a page of memory: in calls it gives the lock away, and
-// who runs passes it on within moments. Nil when it is no such wait.
-func (l *look) interpreterLock(t *thread, addr uint64, timed bool) *link {
-	if !timed {
-		return nil
+// forInterpreter says whether a thread waits for the lock of the Python interpreter (GIL):
+// for its condition, which is asked again every 5 ms, for the mutex around that, or, who
+// just gave it away, until another one has it.
+func (l *look) forInterpreter(t *thread) bool {
+	addr := l.waitsAt(t)
+	if addr == 0 || t.state != 'S' {
+		return false
 	}
+	in := l.interpreter(t.p)
+	return in != nil && in.Runs(addr)
+}
+
+// interpreterLock is the wait of a thread for the lock of the Python interpreter. Who has
+// it is known where that thread waits for a page of memory: in calls it gives the lock
+// away, and who runs passes it on within moments.
+func (l *look) interpreterLock(t *thread) *link {
 	i := slices.IndexFunc(t.p.threads, func(o *thread) bool { return (o.state == 'D' || o.state == 'S') && o.call.known && o.call.outside })
 	if i < 0 {
-		return nil
-	}
-	if in := l.interpreter(t.p); in == nil || !in.Runs(addr) {
-		return nil
+		return parked()
 	}
 	holder := t.p.threads[i]
 	return &link{

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
@@ -110,5 +111,41 @@ func TestLockOfInterpreter(t *testing.T) {
 	c := lookFor(t, pid, func(c *observe.WaitChain) bool { return c.Hops[0].Kind == observe.WaitLock && len(c.Hops) > 1 })
 	if c.Hops[0].TID != pid || c.Hops[1].Wchan != "handle_userfault" || c.Hops[0].Wants != observe.WantsRelease {
 		t.Error(chainText(c))
+	}
+}
+
+// Threads of which one at a time may compute.
+const turners = `import threading
+def turn():
+    while True:
+        pass
+for n in range(3):
+    threading.Thread(target=turn, daemon=True).start()
+print("ready", flush=True)
+turn()
+`
+
+// TestTurnsAtInterpreter: of threads that compute, each waits for the interpreter's lock
+// most of the time, and nobody holds up anybody by another one.
+func TestTurnsAtInterpreter(t *testing.T) {
+	pid := startPython(t, turners)
+	if _, err := cpython.Open(budget.New(t.Context(), budget.Limits{}), "/proc", pid, procmem.Read); err != nil {
+		t.Skipf("SKIP: %v", err)
+	}
+	g := graphOf(sample(t, 1500*time.Millisecond, pid), pid)
+	if len(g.Slow) != 1 {
+		t.Fatalf("%+v", g)
+	}
+	s := &g.Slow[0]
+	if share := float64(s.InterpreterNS) / float64(s.NS); share < 0.4 || share > 0.95 {
+		t.Errorf("in turn %.2f of the time, of four threads: %+v", share, s)
+	}
+	if s.InterpreterNS+s.ComputeNS > s.NS {
+		t.Errorf("more than all: %+v", s)
+	}
+	for i := range g.Shares {
+		if k := g.Shares[i].Chain.Hops[0].Kind; k == observe.WaitLock {
+			t.Error(chainText(&g.Shares[i].Chain))
+		}
 	}
 }

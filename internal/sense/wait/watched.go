@@ -29,6 +29,7 @@ type interval struct {
 	from, to time.Time
 	open     bool // it was still going on at the last look
 	running  bool // on a CPU, or ready for one: no wait
+	inTurn   bool // for the lock of the interpreter of Python
 	call     callKey
 	shape    *shape // nil when it was over before it could be followed
 	samples  int
@@ -108,6 +109,9 @@ func (s *Sampler) note(l *look, t *thread, now time.Time, gap time.Duration, fro
 		}
 		if w.class != classIdle {
 			s.begin(w, now)
+			if w.wait != nil {
+				w.wait.inTurn = l.forInterpreter(t)
+			}
 			if s.served[w.pid] && w.wait != nil && w.wait.call != (callKey{}) {
 				if key := (callKey{pid: w.pid, nr: w.call.nr, wchan: l.wchanOf(t)}); s.byCall[key] != nil {
 					w.wait.call = key
@@ -220,7 +224,7 @@ func (s *Sampler) atRest(w *watched) {
 		return
 	}
 	w.idle = true
-	if i := w.wait; i != nil && i.shape == nil {
+	if i := w.wait; i != nil && i.shape == nil && !i.inTurn {
 		// It never counted for anything.
 		i.to, i.open = i.from, false
 		w.wait = nil
@@ -233,7 +237,7 @@ func (s *Sampler) atRest(w *watched) {
 func (s *Sampler) settle() {
 	for _, i := range s.intervals {
 		switch sh := s.byCall[i.call]; {
-		case i.shape != nil || i.running || i.to.Equal(i.from):
+		case i.shape != nil || i.running || i.inTurn || i.to.Equal(i.from):
 		case sh != nil && i.call != (callKey{}):
 			sh.count(i)
 		default:
