@@ -278,12 +278,15 @@ func (v *View) waitingForCPU(l *ledger, w *atWork, most float64) cost {
 	// late for that only as much as it was ready at all.
 	could := min(ratio(w.delay, w.delay+w.cpu), most)
 	k := l.cost(1, threadParts...)
-	if s := l.Split; l.followed() && s.ShareNS(observe.ServerHandoff, 1) < splitLeast {
-		server, slow := l.MeanNS(observe.Server), l.SlowNS(observe.Server)
+	switch s := l.Split; {
+	case v.takesTurns(l):
 		ready := v.readyCost(l)
+		k.ns, k.slowNS = ready.ns, ready.slowNS
+	case l.followed() && s.ShareNS(observe.ServerHandoff, 1) < splitLeast:
+		ready, server, slow := v.readyCost(l), l.MeanNS(observe.Server), l.SlowNS(observe.Server)
 		k.ns = ready.ns + (k.ns-server)*could
 		k.slowNS = ready.slowNS + (k.slowNS-slow)*most
-	} else {
+	default:
 		k.ns, k.slowNS = k.ns*could, k.slowNS*most
 	}
 	k.share = ratio(k.ns*float64(l.Requests), l.TimeNS())
@@ -293,27 +296,20 @@ func (v *View) waitingForCPU(l *ledger, w *atWork, most float64) cost {
 }
 
 // readyCost is what followed requests of an endpoint lose with their threads ready, and no
-// CPU.
+// CPU. Where threads take turns at an interpreter, who waits for its lock, or has not read
+// what came, waits for what another one does who has it: that computes, or is ready
+// itself.
 func (v *View) readyCost(l *ledger) cost {
-	turns := v.takesTurns(l)
-	k := cost{
-		ns:     readyNS(l.Split.ShareNS, l.MeanNS(observe.Server), turns),
-		slowNS: readyNS(l.Split.SlowShareNS, l.SlowNS(observe.Server), turns),
+	ready, cpu := l.serverCost(observe.ServerRunq), l.serverCost(observe.ServerCPU)
+	if v.takesTurns(l) {
+		turn := l.forInterpreter()
+		mean := ratio(ready.ns, ready.ns+cpu.ns)
+		ready.ns += turn.ns * mean
+		ready.slowNS += turn.slowNS * max(mean, ratio(ready.slowNS, ready.slowNS+cpu.slowNS))
 	}
-	k.share = ratio(k.ns*float64(l.Requests), l.TimeNS())
-	k.slowShare = ratio(k.slowNS, l.SlowTotalNS())
-	return k
-}
-
-// readyNS is what of the Server time, of which share tells the parts, threads were ready
-// and had no CPU. Where they take turns at an interpreter, who waits for its lock waits
-// for what another one does who has it: that computes, or is ready itself.
-func readyNS(share func(observe.ServerPart, float64) float64, server float64, turns bool) float64 {
-	ready := share(observe.ServerRunq, server)
-	if !turns {
-		return ready
-	}
-	return ready + share(observe.ServerLock, server)*ratio(ready, ready+share(observe.ServerCPU, server))
+	ready.share = ratio(ready.ns*float64(l.Requests), l.TimeNS())
+	ready.slowShare = ratio(ready.slowNS, l.SlowTotalNS())
+	return ready
 }
 
 // heaviest keeps, of findings about one thing of the machine on several

@@ -326,7 +326,7 @@ const (
 const (
 	idleWhenFull     = 0.10 // of the CPUs: less is full
 	outsiderShare    = 0.20 // of the machine, used by processes not on the requests' way
-	spellsLeast      = 0.20 // of the window, with full CPUs: threads wait for one that long
+	spellsLeast      = 0.10 // of the window, with full CPUs: threads wait for one that long
 	burstSlow        = 0.7  // of the slow requests' time, in which the CPUs were full: they are slow for that
 	delayPerCPU      = 0.5  // s of waiting for a CPU for each s of computing, of the servers
 	delayFloor       = 0.10 // s of waiting a second, of the servers together

@@ -35,9 +35,13 @@ const (
 	closelyCPU     = 0.3  // CPUs that they use together
 	closelyProcess = 0.05 // CPUs that each of them uses, or wants
 	closelySlow    = 5    // slow requests that they answered
-	closelyPIDs    = 64
-	closelyFull    = 0.95 // of the CPUs, busy
-	closelyOwn     = 0.5  // of the CPUs, used by the services
+	// Whose slow requests compute for less than closelyOf of their time, as followed ones
+	// tell, are slow for something else, unless a thread of theirs is always on a CPU.
+	closelyOf     = 0.15
+	closelyAlways = 0.8 // CPUs that a process with such a thread uses
+	closelyPIDs   = 64
+	closelyFull   = 0.95 // of the CPUs, busy
+	closelyOwn    = 0.5  // of the CPUs, used by the services
 
 	closelyAsleep = 1500 * time.Millisecond // into the window: when nobody computes, where they wait is looked at
 	closelyWait   = 15 * time.Millisecond   // the shortest wait of those: who waits so long does not wait often
@@ -116,6 +120,12 @@ func (c *closely) sample(s *session) {
 // slow.
 func (c *closely) computing(s *session) []int {
 	slow := c.requests.slow.byProcess()
+	var few slowAt // of those with few of them, such as workers of one service
+	for _, at := range slow {
+		if at.followed < closelySlow {
+			few.add(at.computes)
+		}
+	}
 	var pids []int
 	var used float64
 	requests := 0
@@ -133,11 +143,15 @@ func (c *closely) computing(s *session) []int {
 			seconds += span.Seconds - begin
 			begin = span.Seconds
 		}
-		if seconds <= 0 || wanted < closelyProcess*seconds || len(pids) >= closelyPIDs {
+		at := slow[pid]
+		if at.followed < closelySlow {
+			at.computes = few.computes
+		}
+		if seconds <= 0 || wanted < closelyProcess*seconds || at.waits() && cpu < closelyAlways*seconds || len(pids) >= closelyPIDs {
 			continue
 		}
 		used += cpu / seconds
-		requests += slow[pid]
+		requests += at.requests
 		pids = append(pids, pid)
 	}
 	if used < closelyCPU || requests < closelySlow || c.crowded(s, used) {
@@ -154,13 +168,13 @@ func (c *closely) waiting(s *session) []int {
 	}
 	var pids []int
 	requests := 0
-	for pid, n := range c.requests.slow.byProcess() {
+	for pid, at := range c.requests.slow.byProcess() {
 		if _, known := c.speaks[pid]; !known {
 			c.speaks[pid] = pid > 0 && interpreter.Alone(pid)
 		}
 		if c.speaks[pid] && len(pids) < closelyPIDs {
 			pids = append(pids, pid)
-			requests += n
+			requests += at.requests
 		}
 	}
 	if requests < closelySlow || c.crowded(s, 0) {
@@ -181,18 +195,47 @@ func (c *closely) crowded(s *session, used float64) bool {
 	return all > 0 && busy > closelyFull*all && used < closelyOwn*float64(s.out.Host.CPUs)
 }
 
+// slowAt is the slow requests of a process.
+type slowAt struct {
+	requests int
+	computes
+}
+
+// computes is what of them was followed from thread to thread.
+type computes struct {
+	followed               int
+	followedNS, computedNS int64
+}
+
+func (c *computes) add(o computes) {
+	c.followed, c.followedNS, c.computedNS = c.followed+o.followed, c.followedNS+o.followedNS, c.computedNS+o.computedNS
+}
+
+// waits says that they are slow for something else than what they compute.
+func (c *computes) waits() bool {
+	return c.followed >= closelySlow && float64(c.computedNS) < closelyOf*float64(c.followedNS)
+}
+
 // byProcess counts the slow requests by who read them.
-func (q *slowRequests) byProcess() map[int]int {
+func (q *slowRequests) byProcess() map[int]slowAt {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := map[int]int{}
+	at := map[int]slowAt{}
+	add := func(r *slowRecord) {
+		s := at[r.pid]
+		s.requests++
+		if r.followed > 0 {
+			s.add(computes{1, r.followed, r.computed})
+		}
+		at[r.pid] = s
+	}
 	for i := range q.finished {
-		n[q.finished[i].pid]++
+		add(&q.finished[i])
 	}
 	for _, r := range q.open {
-		n[r.pid]++
+		add(&r)
 	}
-	return n
+	return at
 }
 
 // stop puts what was recorded into the profile.

@@ -39,3 +39,46 @@ func TestRarely(t *testing.T) {
 		}
 	}
 }
+
+// TestComputesOrWaits: requests that are slow for something else than what they compute
+// are no reason to load the unwinder, whether one process answers them or many do.
+func TestComputesOrWaits(t *testing.T) {
+	slow := func(computed int64) observe.Request {
+		r := observe.Request{Side: observe.Served, Followed: true}
+		r.Ledger[observe.Server] = 400e6
+		r.Split[observe.ServerCPU], r.Split[observe.ServerLock] = computed, 400e6-computed
+		return r
+	}
+	busy := func(cpu float64) []observe.RunSpan {
+		return []observe.RunSpan{{Seconds: 0.25, CPU: cpu / 4}, {Seconds: 0.5, CPU: cpu / 4}, {Seconds: 0.75, CPU: cpu / 4}, {Seconds: 1, CPU: cpu / 4}}
+	}
+	for _, c := range []struct {
+		name     string
+		computed int64
+		workers  int
+		cpu      float64 // of each
+		want     bool
+	}{
+		{"they compute", 200e6, 1, 0.6, true},
+		{"they wait", 20e6, 1, 0.6, false},
+		{"they wait for a thread that always computes", 20e6, 1, 0.97, true},
+		{"workers that compute", 200e6, 8, 0.1, true},
+		{"workers that wait", 20e6, 8, 0.1, false},
+	} {
+		q := newSlowRequests()
+		w := &closely{requests: &requests{slow: q}, threads: &threads{spans: map[int][]observe.RunSpan{}}, use: &use{}}
+		s := &session{out: &observe.Observation{}}
+		for n := range 16 {
+			r := slow(c.computed)
+			r.PID, r.Seq = 100+n%c.workers, uint32(n)
+			q.note(&r)
+		}
+		for n := range c.workers {
+			s.serving = append(s.serving, 100+n)
+			w.threads.spans[100+n] = busy(c.cpu)
+		}
+		if got := len(w.computing(s)) > 0; got != c.want {
+			t.Errorf("%s: looked at %t, want %t", c.name, got, c.want)
+		}
+	}
+}

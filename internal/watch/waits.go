@@ -175,6 +175,8 @@ type slowRecord struct {
 	queued     int64 // until it was read
 	busy       int64
 	unread     bool
+	followed   int64 // of the time in which it was answered, what is known from thread to thread
+	computed   int64 // of that
 }
 
 type openKey struct {
@@ -216,6 +218,9 @@ func (q *slowRequests) note(r *observe.Request) {
 		queued: r.Ledger[observe.AcceptWait] + r.Ledger[observe.RecvWait],
 		busy:   r.Ledger[observe.AcceptWait] + r.Ledger[observe.RecvWait] + r.Ledger[observe.Server] + r.Ledger[observe.Stall],
 		unread: unfinished && (r.PID == 0 || r.Ledger[observe.Server]+r.Ledger[observe.Stall] == 0),
+	}
+	if r.Followed {
+		rec.followed, rec.computed = r.Split.Sum()-r.Split[observe.ServerHandoff], r.Split[observe.ServerCPU]
 	}
 	switch {
 	case unfinished:
