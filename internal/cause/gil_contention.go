@@ -41,11 +41,10 @@ func checkGIL(v *View) Result {
 			if !python(p) {
 				continue
 			}
-			sharing, top, together := turns(p, loaded)
-			because := fmt.Sprintf("%d threads of %s (pid %d) compute, with %.2f CPUs together", sharing, p.Comm, p.PID, together)
+			because, together, shared := v.turns(l, p, loaded)
 			spare, full := v.spareCPUs(l, &w)
 			switch {
-			case !takeTurns(sharing, top, together):
+			case !shared:
 				return judged{because: because, near: 0}
 			case !l.noticed(k, threadFloor):
 				return judged{because: because + ", and no request is slow for it", near: 0.5}
@@ -58,24 +57,33 @@ func checkGIL(v *View) Result {
 	})
 }
 
-// turns is how many threads of a process compute, the share of a CPU that the
-// busiest of them gets, and the CPUs that all of them get together.
-func turns(p *observe.Process, seconds float64) (sharing int, top, together float64) {
+// turns says whether the threads of a process that answers an endpoint share a lock
+// without which none computes, with how many CPUs together, and how that is known: by the
+// time of its threads, or by what those of them wait for that have requests in hand, which
+// may have ended since.
+func (v *View) turns(l *ledger, p *observe.Process, seconds float64) (text string, together float64, shared bool) {
 	if seconds <= 0 {
-		return 0, 0, 0
+		return "", 0, false
 	}
+	sharing, top := 0, 0.0
 	for _, t := range p.Busiest {
 		if used := t.CPUSeconds / seconds; used >= gilThread {
 			sharing++
 			top = max(top, used)
 		}
 	}
-	return sharing, top, p.CPUSeconds() / seconds
-}
-
-// takeTurns says that threads share a lock without which none computes.
-func takeTurns(sharing int, top, together float64) bool {
-	return sharing >= 2 && together >= gilTogether && together <= gilMost && top <= gilTop*together
+	together = p.CPUSeconds() / seconds
+	in := v.inTurn(l)
+	shared = together >= gilTogether && together <= gilMost && (sharing >= 2 && top <= gilTop*together || in >= gilInTurn)
+	does := "compute"
+	if shared {
+		does = "take turns to compute"
+	}
+	text = fmt.Sprintf("%d threads of %s (pid %d) %s, with %.2f CPUs together", sharing, p.Comm, p.PID, does, together)
+	if sharing < 2 && in > 0 {
+		text = fmt.Sprintf("%s of the slow requests' time threads of %s (pid %d) wait for their turn to compute, with %.2f CPUs together", percent(in), p.Comm, p.PID, together)
+	}
+	return text, together, shared
 }
 
 // background is a thread of the service's own that computes Python all the time, or
@@ -170,7 +178,9 @@ func (v *View) gilFinding(l *ledger, p *observe.Process, k cost, together, spare
 		Evidence{Fact: "its busiest threads", Value: strings.Join(threads, ", "), Source: "/proc/PID/task/TID/schedstat"},
 		Evidence{Fact: "CPUs that are idle meanwhile, or used by niced processes", Value: round(spare), Limit: v.Host.CPUs, Unit: "CPUs", Source: "/proc/stat"},
 	)
-	if of, ok := l.split(); ok {
+	if in := v.inTurn(l); in > 0 {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "of the slow requests' time, waiting for the interpreter's lock", Value: round(in), Limit: 1, Unit: "share", Source: taskFiles + ", " + recorded})
+	} else if of, ok := l.split(); ok {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "of the slowest requests' server time, waiting for a lock", Value: round(of(observe.ServerLock)), Limit: 1, Unit: "share", Source: recorded})
 	}
 	f.Evidence = append(f.Evidence, v.executedEvidence([]*observe.Process{p}, 0)...)

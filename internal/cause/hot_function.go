@@ -75,8 +75,8 @@ func (v *View) computingIsScarce(l *ledger, w *atWork, own float64) (share float
 	idle, full := v.cpuFull(l)
 	computing, watched := v.computing(l)
 	for _, p := range w.procs {
-		if sharing, top, together := turns(p, v.loadedSeconds(l)); python(p) && takeTurns(sharing, top, together) {
-			return 1, fmt.Sprintf("%d threads of pid %d take turns to compute, with %.2f CPUs together", sharing, p.PID, together)
+		if text, _, shared := v.turns(l, p, v.loadedSeconds(l)); shared && python(p) {
+			return 1, text
 		}
 	}
 	used := v.Use.CPU.Busy()

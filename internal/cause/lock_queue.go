@@ -78,7 +78,7 @@ func (v *View) sharesInterpreter(l *ledger) bool {
 		return true
 	}
 	for _, p := range v.atWork(l).procs {
-		if python(p) && takeTurns(turns(p, v.loadedSeconds(l))) {
+		if _, _, shared := v.turns(l, p, v.loadedSeconds(l)); shared && python(p) {
 			return true
 		}
 	}

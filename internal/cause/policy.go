@@ -406,6 +406,7 @@ const (
 const (
 	gilTogether = 0.85 // of a CPU, the threads together
 	gilMost     = 1.30 // of a CPU: who gets more shares no lock
+	gilInTurn   = 0.30 // of the slow requests' time, waiting for the interpreter's lock
 	gilThread   = 0.05 // of a CPU, of a thread that takes part
 	gilTop      = 0.80 // of what they use, the busiest: it hardly shares
 	gilAlone    = 0.70 // of a thread that serves nothing, on a CPU or ready for one

@@ -161,6 +161,7 @@ var thresholds = map[string]any{
 	"severalNow":        float64(severalNow),
 	"gilTogether":       float64(gilTogether),
 	"gilMost":           float64(gilMost),
+	"gilInTurn":         float64(gilInTurn),
 	"gilThread":         float64(gilThread),
 	"gilTop":            float64(gilTop),
 	"gilAlone":          float64(gilAlone),
