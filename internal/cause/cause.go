@@ -403,6 +403,7 @@ func (c *Cause) Judge(v *View) Result {
 		f := &r.Findings[i]
 		f.Cause, f.layer, f.class = c.ID, c.Layer, c.Class
 		f.Title = cmp.Or(f.Title, c.Title)
+		f.Evidence = slices.DeleteFunc(f.Evidence, func(e Evidence) bool { return e.Value == "" })
 	}
 	return r
 }

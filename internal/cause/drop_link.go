@@ -88,6 +88,9 @@ func mtuWords(v *View, s *DropSite, f *Finding) {
 	}
 	f.Subject.Interface = small.Name
 	f.Title = fmt.Sprintf("MTU mismatch: %s has %d, %s has %d", small.Name, small.MTU, s.Link.Name, s.Link.MTU)
+	if small.Name == s.Link.Name {
+		f.Title = fmt.Sprintf("MTU mismatch: %s has %d, what sends to it %d", small.Name, small.MTU, s.Link.MTU)
+	}
 	shortest, longest := s.sizes()
 	if small == s.Link { // a port of a bridge, or a device whose other end is not known
 		wanted := max(int(longest), small.PeerMTU)

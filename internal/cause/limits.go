@@ -129,11 +129,16 @@ func (v *View) holderOfGroup(c *observe.Cgroup) holder {
 // raise is how a limit of the holder is set: hot by writing to file, where one is known,
 // and for good by the holder's own tool.
 func (h *holder) raise(fix *Fix, file, value string, r raised) {
+	inPod := h.what == "pod" && r.resource != ""
 	if file != "" {
-		fix.Commands = append(fix.Commands, shell.Write(value, shell.Path(file)))
+		write := shell.Write(value, shell.Path(file))
+		if inPod { // what is written to the file is gone with the container
+			write = write.Note("or at once, until the container ends")
+		}
+		fix.Commands = append(fix.Commands, write)
 	}
 	switch {
-	case h.what == "pod" && r.resource != "": // what is written to the file is gone with the container
+	case inPod:
 		fix.Text += fmt.Sprintf(" In the manifest: %s.", h.pod.field("resources."+r.resource))
 		fix.Commands = slices.Insert(fix.Commands, 0, h.pod.setResource(r.resource, r.amount))
 	case h.what == "pod" && r.kubelet != "":

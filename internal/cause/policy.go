@@ -524,6 +524,7 @@ const (
 
 // Waits: waits.go.
 const (
+	callIsIt     = 0.7      // of what requests wait for a channel: so much of a call, and the channel is its answer
 	waitLost     = 10e6     // ns of a slow request: less nobody notices
 	waitSamples  = 5        // looks at a thread that waited so: fewer say nothing,
 	waitLongest  = 5e8      // ns: unless one of them saw a wait as long as that

@@ -204,6 +204,7 @@ var thresholds = map[string]any{
 	"startResets":       float64(startResets),
 	"slabShare":         float64(slabShare),
 	"fullShare":         float64(fullShare),
+	"callIsIt":          float64(callIsIt),
 	"waitLost":          float64(waitLost),
 	"waitSamples":       float64(waitSamples),
 	"waitLongest":       float64(waitLongest),

@@ -91,6 +91,9 @@ func (v *View) harmless(r *root) string {
 	case r.samples() < waitSamples && r.longest() < waitLongest:
 		return fmt.Sprintf("seen %d times only", r.samples())
 	}
+	if in := v.calling(r); r.cause == LockConvoy && r.blamed().Kind == observe.WaitChannel && in >= callIsIt*share {
+		return fmt.Sprintf("%s of the requests' time they wait for what other services answer, which another goroutine reads", percent(in))
+	}
 	if r.cause == LockConvoy && r.example().End == observe.EndRunning {
 		for _, l := range v.servedOf[r.shares[0].PID] {
 			if idle, full := v.cpuFull(l); full {
@@ -99,6 +102,21 @@ func (v *View) harmless(r *root) string {
 		}
 	}
 	return ""
+}
+
+// calling is the share of the time of the services that a root holds up in which followed
+// requests of theirs waited for what another service answers.
+func (v *View) calling(r *root) float64 {
+	var in, of float64
+	for _, s := range r.slow {
+		for _, l := range v.servedOf[s.PID] {
+			if l.followed() {
+				in += l.serverCost(observe.ServerCall).ns * float64(l.Requests)
+				of += l.TimeNS()
+			}
+		}
+	}
+	return ratio(in, of)
 }
 
 // requestsOf is the requests that a process and its family answered.

@@ -56,6 +56,10 @@ var nearMissesOnWaits = []miss{
 	}, "no thread that answers requests was held up in a write to a pipe"},
 	{"two connects that waited", &unixSocketBacklog, stuck(stuckWeb(2), waitShare(nginxMaster, 9000*ms, 2, unixChain)), "the time of 2 requests"},
 	{"a lock that is held for a moment", &blockedOnFileLock, stuck(stuckWeb(20), waitShare(nginxMaster, 9000*ms, 2, fileChain)), "9.0 % of the time"},
+	{"goroutines that wait for the one that reads what another service answers", &lockConvoy, func(o *observe.Observation) {
+		stuck(stuckWeb(10), waitShare(nginxMaster, 40_000*ms, 9, goChannelChain))(o)
+		followed(o, map[observe.ServerPart]float64{observe.ServerCall: 0.9, observe.ServerCPU: 0.1})
+	}, "they wait for what other services answer"},
 	{"a pool of threads that wait for work", &lockConvoy, nil, "12 threads waited to be woken, the longest for at least 9 s: idle workers"},
 	{"on full CPUs", &lockConvoy, func(o *observe.Observation) {
 		c := ends(observe.EndRunning, "runs", lockChain.Hops[0], hop(nginxWorker1, 111, observe.WaitRunnable, "", "", ""))

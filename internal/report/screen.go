@@ -26,7 +26,7 @@ const (
 	screenCalled  = 3 // services that they call
 	screenChanges = 3
 	screenSights  = 2
-	screenFix     = 3 // commands; of more of them none is shown alone
+	screenFix     = 3 // commands; of more of them the first, and what they are for
 )
 
 // screen writes what a person needs within seconds: the verdict, the causes with the
@@ -276,7 +276,8 @@ func (p *printer) onScreen(n int, r *diagnose.Report, f *cause.Finding) {
 }
 
 // shortFix is a fix in at most so many lines: its commands, without what explains them where
-// that has no room; or what it says, as far as there is room, and where the commands are.
+// that has no room; or what it says, as far as there is room, the first command, where that
+// has a line, and where the others are.
 func (p *printer) shortFix(f *cause.Fix, most int) []string {
 	n := len(f.Commands)
 	for _, lines := range [][]string{p.commands(bold, f.Commands), p.commands(bold, bare(f.Commands))} {
@@ -286,6 +287,9 @@ func (p *printer) shortFix(f *cause.Fix, most int) []string {
 	}
 	if n == 0 || most < 2 {
 		return p.firstLines(f.Text, min(2, most))
+	}
+	if first := p.commands(bold, bare(f.Commands[:1])); n > 1 && most > 2 && len(first) == 1 && !f.Commands[0].IsNote() {
+		return append(p.firstLines(f.Text, min(2, most-2)), first[0], p.paint(dim, p.say("-v prints %d more", n-1)))
 	}
 	return append(p.firstLines(f.Text, min(2, most-1)), p.paint(dim, p.say("-v prints the %d commands", n)))
 }
