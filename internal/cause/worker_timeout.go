@@ -11,7 +11,7 @@ import (
 // allows. The request gets no answer, and the worker has to start anew.
 const UWSGIHarakiri ID = "uwsgi-harakiri"
 
-var uwsgiHarakiri = cutOffCause(UWSGIHarakiri, "uWSGI kills workers after harakiri seconds", observe.KindUWSGI, "harakiri", "harakiri")
+var uwsgiHarakiri = cutOffCause(UWSGIHarakiri, "uWSGI kills workers that answer too slowly (harakiri)", observe.KindUWSGI, "harakiri", "harakiri")
 
 // GunicornWorkerTimeout: a sync worker of gunicorn that is silent for longer
 // than timeout is killed, with the request it works on.
