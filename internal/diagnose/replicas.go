@@ -90,6 +90,7 @@ func joined(list []cause.Finding) cause.Finding {
 	}
 	if len(f.Pods) == 1 {
 		f.Pods = nil
+		f.Impact.Text = fmt.Sprintf("%d containers that the pod had, most in one: %s", len(list), f.Impact.Text)
 		return f
 	}
 	w := f.Subject.Workload
