@@ -296,17 +296,21 @@ func (v *View) waitingForCPU(l *ledger, w *atWork, most float64) cost {
 }
 
 // readyCost is what followed requests of an endpoint lose with their threads ready, and no
-// CPU. Where threads take turns at an interpreter, who waits for its lock, or has not read
+// CPU; nothing where too few were followed to tell. Where threads take turns at an interpreter, who waits for its lock, or has not read
 // what came, waits for what another one does who has it: that computes, or is ready
 // itself.
 func (v *View) readyCost(l *ledger) cost {
-	ready, cpu := l.serverCost(observe.ServerRunq), l.serverCost(observe.ServerCPU)
-	if v.takesTurns(l) {
-		turn := l.forInterpreter()
-		mean := ratio(ready.ns, ready.ns+cpu.ns)
-		ready.ns += turn.ns * mean
-		ready.slowNS += turn.slowNS * max(mean, ratio(ready.slowNS, ready.slowNS+cpu.slowNS))
+	if !l.followed() {
+		return cost{}
 	}
+	ready := l.serverCost(observe.ServerRunq)
+	if !v.takesTurns(l) {
+		return ready
+	}
+	turn, cpu := l.forInterpreter(), l.serverCost(observe.ServerCPU)
+	mean := ratio(ready.ns, ready.ns+cpu.ns)
+	ready.ns += turn.ns * mean
+	ready.slowNS += turn.slowNS * max(mean, ratio(ready.slowNS, ready.slowNS+cpu.slowNS))
 	ready.share = ratio(ready.ns*float64(l.Requests), l.TimeNS())
 	ready.slowShare = ratio(ready.slowNS, l.SlowTotalNS())
 	return ready

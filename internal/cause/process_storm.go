@@ -48,7 +48,8 @@ func checkProcessStorm(v *View) Result {
 		because += fmt.Sprintf(" at most (those of %s)", top.comm)
 	}
 	spells, bursts := v.fullSpells()
-	if bursts || spells.seconds >= spellsLeast*v.Window.Seconds && top.cpu > 0 {
+	fullAtTimes := spells.seconds >= spellsLeast*v.Window.Seconds
+	if bursts || fullAtTimes && top.cpu > 0 {
 		share = ratio(top.cpu, spells.all)
 		because += fmt.Sprintf(", %s of them while they were full", percent(share))
 	}
@@ -68,6 +69,7 @@ func checkProcessStorm(v *View) Result {
 		each := top.cpu * 1e9 / float64(l.Requests) // ns of its children for a request
 		delayed := ratio(w.delay, w.delay+w.cpu)
 		wait := v.waitingForCPU(l, &w, delayed)
+		ready := v.readyCost(l)
 		idle, _ := v.cpuFull(l)
 		switch {
 		case !l.noticed(k, threadFloor):
@@ -82,9 +84,8 @@ func checkProcessStorm(v *View) Result {
 		case own && idle < idleWhenFull:
 			k = scaled(k, ratio(top.cpu, v.Use.CPU.Busy()))
 			return judged{finding: v.stormFinding(l, k, &top, rate, share, fmt.Sprintf("a request starts them, and the CPUs are full of them (%s idle)", percent(idle)))}
-		case spells.seconds >= spellsLeast*v.Window.Seconds && l.followed() && l.noticed(v.readyCost(l), threadFloor):
+		case fullAtTimes && l.noticed(ready, threadFloor):
 			// What its threads wait for a CPU, they wait then.
-			ready := v.readyCost(l)
 			k = scaled(ready, ratio(top.cpu, spells.all*(1-spells.idle)-spells.servers.cpu))
 			return judged{finding: v.stormFinding(l, k, &top, rate, share, fmt.Sprintf("the CPUs are full (%s idle) for %s, and its threads wait for one %s of the requests' time", percent(spells.idle), seconds(spells.seconds), percent(ready.share)))}
 		case idle < idleWhenFull && l.noticed(wait, threadFloor):
