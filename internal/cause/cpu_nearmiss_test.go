@@ -9,6 +9,11 @@ import (
 // nearMissesOnCPU are those of the causes that are judged by what threads do
 // with the CPUs.
 var nearMissesOnCPU = []miss{
+	{"a client that is known by its requests alone", &cpuSaturated, func(o *observe.Observation) {
+		full(o)
+		process(o, hog).UserSeconds = 14
+		o.Endpoints = append(o.Endpoints, callsTo(webPort, "10.9.8.1", hog, "wrk").add(1000, ms, ms, 0, quick).endpoint())
+	}, "with the service and its clients"},
 	{"a lock that takes little of the time", &lockConvoy, behindALock("python3.11", 0.2), "locks took 20 %"},
 	{"a Go program, whose threads idle in futex", &lockConvoy, func(o *observe.Observation) {
 		behindALock("server", 0.7)(o)

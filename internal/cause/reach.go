@@ -94,6 +94,14 @@ func (v *View) reachableOf(services []*Service) *reachable {
 	return r
 }
 
+// byCalls lists the services that the requests of an endpoint go to, if it is one that calls.
+func (r *reachable) byCalls(e *observe.Endpoint, o owners) []*Service {
+	if e.Side != observe.Called.String() || e.Requests == 0 {
+		return nil
+	}
+	return r.by(&observe.Connect{NetNS: e.NetNS, Addr: e.Addr, Port: e.Port}, o)
+}
+
 // by lists the services that a connect() goes to: the port is the service's,
 // and the address is loopback in the same namespace or one of the addresses of
 // the service's namespace.

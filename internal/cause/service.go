@@ -63,6 +63,14 @@ func (v *View) buildServices() {
 			s.callers = append(s.callers, c.PID)
 		}
 	}
+	// Who asked over kept connections and was gone before owners of sockets were looked for.
+	for i := range v.Endpoints {
+		v.Step()
+		e := &v.Endpoints[i]
+		for _, s := range v.reachable.byCalls(e, v.owners) {
+			s.callers = append(append(s.callers, e.PID), e.PIDs...)
+		}
+	}
 	v.servicesOf, v.servicesIn = map[int][]*Service{}, map[uint64][]*Service{}
 	for i, s := range v.Services {
 		v.Step()
@@ -173,10 +181,7 @@ func (v *View) selectServices(all []*Service) []*Service {
 	for i := range v.Endpoints {
 		v.Step()
 		e := &v.Endpoints[i]
-		if e.Side != observe.Called.String() || e.Requests == 0 {
-			continue
-		}
-		for _, s := range reachable.by(&observe.Connect{NetNS: e.NetNS, Addr: e.Addr, Port: e.Port}, v.owners) {
+		for _, s := range reachable.byCalls(e, v.owners) {
 			for _, pid := range append([]int{e.PID}, e.PIDs...) {
 				reaches[pid] = append(reaches[pid], s)
 			}
