@@ -11,19 +11,20 @@ import (
 
 // Limits of what counts as a difference.
 const (
-	gainMin    = 1.10 // a removal that gives this many times the good answers helps
-	stormGain  = 2.00 // the same where most answers are errors
-	stormShare = 0.50
-	badShare   = 0.01 // errors below this share of all requests do not count
-	badDrop    = 0.70 // errors fall to this part of their share, or less
-	answersMin = 0.50 // fewer errors count only with this part of the good answers, or more
-	tailMin    = 100 * time.Millisecond
-	tailDrop   = 0.50 // p99 falls to this part, or less
-	tieMargin  = 0.90 // a removal within this part of the best one is as good
-	unsureLow  = 0.95 // a gain between these parts of what it takes is measured again
-	unsureHigh = 1.27
-	unsureTie  = 0.6 // so is all that helps more than this part of what the best one does
-	repeats    = 2   // measurements in all
+	gainMin     = 1.10 // a removal that gives this many times the good answers helps
+	stormGain   = 2.00 // the same where most answers are errors
+	stormShare  = 0.50
+	badShare    = 0.01 // errors below this share of all requests do not count
+	badDrop     = 0.70 // errors fall to this part of their share, or less
+	answersMin  = 0.50 // fewer errors count only with this part of the good answers, or more
+	tailMin     = 100 * time.Millisecond
+	tailDrop    = 0.50 // p99 falls to this part, or less
+	tieMargin   = 0.90 // a removal within this part of the best one is as good
+	unsureLow   = 0.95 // a gain between these parts of what it takes is measured again
+	unsureHigh  = 1.27
+	unsureStorm = 3.00 // the same where most answers are errors
+	unsureTie   = 0.6  // so is all that helps more than this part of what the best one does
+	repeats     = 2    // measurements in all
 )
 
 // Truth is what measuring showed about a set of faults.
@@ -223,8 +224,11 @@ func (t *Truth) unsure() []int {
 	}
 	var list []int
 	for n, r := range t.Removals {
-		part := r.Gain / gainNeeded(t.Base)
-		closeToNone := len(r.Why) <= 1 && part > unsureLow && part < unsureHigh
+		part, high := r.Gain/gainNeeded(t.Base), unsureHigh
+		if t.Base.BadShare() >= stormShare {
+			high = unsureStorm
+		}
+		closeToNone := len(r.Why) <= 1 && part > unsureLow && part < high
 		if closeToNone || rivals > 0 && r.mayBeBest(best) {
 			list = append(list, n)
 		}

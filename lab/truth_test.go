@@ -63,6 +63,26 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// What a storm of errors leaves varies from trial to trial more than other answers do.
+func TestUnsure(t *testing.T) {
+	for _, c := range []struct {
+		base, without Measure
+		want          []int
+	}{
+		{flat(197, 99, 100, 0), flat(503, 98, 100, 0), []int{0}},
+		{flat(197, 99, 100, 0), flat(3141, 0, 100, 0), nil},
+		{flat(197, 99, 100, 0), flat(198, 99, 100, 0), nil},
+		{flat(1000, 0, 100, 0), flat(1150, 0, 100, 0), []int{0}},
+		{flat(1000, 0, 100, 0), flat(2560, 0, 100, 0), nil},
+	} {
+		truth := Truth{Base: c.base, Removals: []Removal{{Fault: "a", Cause: "a", Measure: c.without}}}
+		truth.decide()
+		if got := truth.unsure(); !slices.Equal(got, c.want) {
+			t.Errorf("%v good answers, then %v: unsure %v, want %v", c.base.Median(), c.without.Median(), got, c.want)
+		}
+	}
+}
+
 // What helped in one trial and not in the next is noise.
 func TestDecideNeedsEveryTrial(t *testing.T) {
 	m := flat(300, 0, 100, 0)
