@@ -39,7 +39,7 @@ packages() {
 	fresh) echo debootstrap ;;
 	kernels-amd64) echo qemu-system-x86 busybox-static xz-utils gcc libc6-dev ;;
 	kernels-arm64) echo qemu-system-arm busybox-static xz-utils zstd gcc-aarch64-linux-gnu libc6-dev-arm64-cross ;;
-	release) echo rpm ;;
+	release) echo rpm dnf busybox-static ;;
 	k8s)
 		echo containernetworking-plugins iptables conntrack nftables util-linux
 		# As docker.io, which depends on them.
