@@ -56,7 +56,13 @@ static __always_inline void called_sent(struct conn *c, struct sock *sk, struct 
 	/* Nothing is sent before the connection is open; a handshake that had to
 	 * be repeated leaves no stamp at all. */
 	__u32 from;
-	__u64 sent = smaller(tp->first_tx_mstamp ? later(tp->first_tx_mstamp * NSEC_PER_USEC, c->opened) : now, now);
+	__u64 sent;
+
+	if (is_early_open(c, tp) && tls_early_sent(c, sk, 0, tp->snd_nxt - c->mark)) {
+		c->mark = tp->snd_nxt;
+		return;
+	}
+	sent = smaller(tp->first_tx_mstamp ? later(tp->first_tx_mstamp * NSEC_PER_USEC, c->opened) : now, now);
 
 	if (c->phase == ASKED) {
 		__u64 pause = span(c->last, sent);
@@ -97,8 +103,12 @@ fresh:
 		look_at_call(c, sk, tp, from);
 	if (c->proto == PROTO_TLS) {
 		tls_begin(c, tp, from, sent);
-		c->mark = tp->snd_nxt;
-		return;
+		c->mark = from;
+		if (!tls_sent(c, sk) || c->mark == tp->snd_nxt) {
+			c->mark = tp->snd_nxt;
+			return;
+		}
+		begin(c, tp, sent); /* early data */
 	}
 	/* What went out is part of this request, not before it. */
 	c->out0 -= tp->write_seq - tp->snd_una;

@@ -10,6 +10,11 @@
  *
  * Then the serving end may send session tickets, which look like an answer to the
  * first request; what follows them after a pause is the answer.
+ *
+ * Early data (RFC 8446, 2.3) is application_data that comes before the serving end has said
+ * anything. It is the first request, which waits for no handshake; what the serving end
+ * says to the ClientHello looks like tickets. When that is in, the asking end says
+ * EndOfEarlyData, unless it was refused and is said again, and Finished.
  */
 #ifndef SLOWRAY_TLS_H
 #define SLOWRAY_TLS_H
@@ -34,6 +39,9 @@
 /* A Finished of TLS 1.3: header and hash (SHA-256 or SHA-384), content type, tag. */
 #define TLS13_FINISHED_256 (4 + 32 + 1 + 16)
 #define TLS13_FINISHED_384 (4 + 48 + 1 + 16)
+
+/* An EndOfEarlyData: header, content type, tag (RFC 8446, 4.5). */
+#define TLS13_EARLY_END (4 + 1 + 16)
 
 /* A Finished of TLS 1.2 is no longer, with whatever cipher; a second ClientHello
  * (HelloRetryRequest) is. */
@@ -72,6 +80,7 @@ static __always_inline void tls_begin(struct conn *c, struct tcp_sock *tp, __u32
 	c->answer = 0;
 	c->send_wait = c->stall = c->retrans_ns = 0;
 	c->requests = 0;
+	c->in0 = tp->bytes_received;
 	c->bytes_out = seq; /* meanwhile: the sequence number at which the next record begins */
 	c->recover = tp->snd_nxt;
 }
@@ -186,7 +195,7 @@ static __noinline int tls_offer(struct conn *c, struct sk_buff *skb, void *from,
 
 /* Takes in the header of a record of the asking end, and the byte after it; says whether
  * its part is over: 1 after this record, 2 before it. requests counts meanwhile what is none. */
-static __always_inline int tls_record(struct conn *c, const __u8 *b)
+static __always_inline int tls_record(struct conn *c, const struct tcp_sock *tp, const __u8 *b)
 {
 	__u32 length = b[3] << 8 | b[4];
 
@@ -202,6 +211,11 @@ static __always_inline int tls_record(struct conn *c, const __u8 *b)
 		c->tls_is |= TLS_FULL;
 	} else if (b[0] == TLS_APPLICATION_DATA) {
 		c->tls_is |= TLS_V13;
+		if (!c->answer && !c->stall && !c->retrans_ns && (c->side == SERVED || tp->bytes_received == c->in0)) {
+			/* the serving end has said nothing */
+			c->tls_is |= TLS_RESUMED | TLS_OFFERED;
+			return 2;
+		}
 		if (length == TLS13_FINISHED_256 || length == TLS13_FINISHED_384)
 			return 1;
 		if (++c->requests >= TLS_RECORDS)
@@ -244,6 +258,8 @@ static __always_inline void tls_ready(struct conn *c, struct sock *sk, struct tc
 	c->done = c->read = 0;
 	if (!(c->tls_is & TLS_UNTIL))
 		tls_over(c, sk, when);
+	if ((c->tls_is & (TLS_V13 | TLS_RESUMED | TLS_LOOKED)) == (TLS_V13 | TLS_RESUMED))
+		c->tls_is |= TLS_EARLY;
 }
 
 /* The serving end's Finished is out (in), or can be no more: the asking end says more. */
@@ -269,6 +285,120 @@ static __noinline int tls_finished(struct conn *c, struct sock *sk, __u32 bytes)
 static __always_inline int tls_tickets(const struct conn *c, __u64 bytes)
 {
 	return c->tls == TLS_READY && c->seq == 1 && bytes <= TLS_TICKETS;
+}
+
+static __always_inline int is_early(const struct conn *c) { return c->seq == 1 && (c->tls_is & TLS_EARLY) == TLS_EARLY; }
+
+/* … and the asking end has not ended the handshake yet, though the serving end has answered. */
+static __always_inline int is_early_open(const struct conn *c, const struct tcp_sock *tp)
+{
+	return is_early(c) && c->tls_is & TLS_OFFERED && (c->side == CALLED ? c->phase == ANSWERING : c->phase != ASKED || after(tp->snd_nxt, c->mark));
+}
+
+/* Takes in the header of a record of the asking end after early data: 0 where it belongs
+ * to a request, 1 where it is of the handshake, 2 where that is over with it. */
+static __always_inline int tls_early_record(struct conn *c, const __u8 *b)
+{
+	__u32 length = b[3] << 8 | b[4];
+
+	if (!is_tls(b))
+		return 0;
+	if (b[0] == TLS_CHANGE_CIPHER_SPEC)
+		return 1;
+	if (b[0] != TLS_APPLICATION_DATA)
+		return 0;
+	if (length == TLS13_EARLY_END) {
+		c->tls_is |= TLS_FULL;
+		return 1;
+	}
+	return length == TLS13_FINISHED_256 || length == TLS13_FINISHED_384 ? 2 : 0;
+}
+
+/* Whether the serving end of TLS 1.3 has its part of the handshake, or session tickets, to
+ * send, though the first request is in hand: it has sent nothing since the asking end's part,
+ * or has just read the end of that. */
+static __noinline int is_tls_next(struct conn *c, struct sock *sk)
+{
+	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
+	int early;
+
+	if (!c || !tp || !(c->tls_is & TLS_V13))
+		return 0;
+	early = is_early(c) && c->tls_is & TLS_LOOKED;
+	if (early)
+		c->tls_is &= ~TLS_LOOKED;
+	return early || (tp->write_seq == c->mark && tp->write_seq == c->recover);
+}
+
+/* The asking end has ended the handshake. Where the serving end did not take the early data
+ * there was no request yet, and the next one had to wait for the handshake. */
+static __always_inline void tls_early_over(struct conn *c, __u64 when)
+{
+	c->tls_is &= ~TLS_OFFERED;
+	if (c->tls_is & TLS_FULL)
+		return;
+	c->tls_is &= ~TLS_V12;
+	c->tls_ns += span(c->first, when);
+	c->seq = 0;
+	c->phase = IDLE;
+}
+
+/* The serving end: a segment came in. Returns 1 where it is but the end of the handshake. */
+static __noinline int tls_early_segment(struct conn *c, struct sock *sk, struct sk_buff *skb, __u32 bytes)
+{
+	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
+	__u32 header, at = 0;
+	struct bpf_dynptr p;
+	__u8 b[8] = {};
+	int i, kind;
+
+	if (!c || !tp || !skb || !with_payload || !bpf_ksym_exists(bpf_dynptr_from_skb) || bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &p))
+		return 0;
+	if (((struct tcp_skb_cb *)skb->cb)->seq != tp->rcv_nxt)
+		return 0;
+	header = skb->len - bytes;
+	for (i = 0; i < TLS_RECORDS; i++) {
+		if (at + TLS_HEADER > bytes || bpf_dynptr_read(b, TLS_HEADER, (void *)&p, header + at, 0))
+			break;
+		kind = tls_early_record(c, b);
+		if (!kind)
+			break;
+		at += TLS_HEADER + (b[3] << 8 | b[4]);
+		if (kind == 2) {
+			tls_early_over(c, bpf_ktime_get_ns());
+			break;
+		}
+	}
+	return at >= bytes;
+}
+
+/* The asking end: bytes are on their way into the socket (from), or out already. Returns 1 where
+ * they are but the end of the handshake. */
+static __noinline int tls_early_sent(struct conn *c, struct sock *sk, void *from, __u64 count)
+{
+	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
+	__u64 words[1] = {};
+	__u32 at = 0;
+	int i, kind;
+
+	if (!c || !tp)
+		return 0;
+	for (i = 0; i < TLS_RECORDS; i++) {
+		if (at + TLS_HEADER > count)
+			break;
+		words[0] = 0;
+		if (from ? bpf_probe_read_user(words, TLS_HEADER, from + at) : sent_payload(tp, c->mark, at, words, sizeof(words)) < TLS_HEADER)
+			break;
+		kind = tls_early_record(c, (__u8 *)words);
+		if (!kind)
+			break;
+		at += TLS_HEADER + (((__u8 *)words)[3] << 8 | ((__u8 *)words)[4]);
+		if (kind == 2) {
+			tls_early_over(c, bpf_ktime_get_ns());
+			break;
+		}
+	}
+	return at && at >= count;
 }
 
 /* Whether all that is said, bytes long and with this header, is an alert. */
@@ -349,7 +479,7 @@ static __noinline int tls_segment(struct conn *c, struct sock *sk, struct sk_buf
 			break;
 		if (bpf_dynptr_read(b, TLS_HEADER + 1, (void *)&p, header + at, 0))
 			break;
-		over = tls_record(c, b);
+		over = tls_record(c, tp, b);
 		if (over < 2)
 			at += TLS_HEADER + (b[3] << 8 | b[4]);
 		if (over) {
@@ -376,6 +506,10 @@ static __noinline int tls_sending(struct conn *c, struct sock *sk, void *from, _
 	if (!c || !tp)
 		return 0;
 	if (c->tls == TLS_READY && c->proto != PROTO_TLS) {
+		if (is_early_open(c, tp) && tls_early_sent(c, sk, from, count)) {
+			c->mark = tp->write_seq + count;
+			return 0;
+		}
 		if (count > TLS_HEADER && count <= TLS_HEADER + TLS12_ALERT && !bpf_probe_read_user(b, TLS_HEADER, from) && is_tls_alert(b, count)) {
 			c->mark = tp->write_seq + count;
 			tls_close(c, sk);
@@ -390,7 +524,7 @@ static __noinline int tls_sending(struct conn *c, struct sock *sk, void *from, _
 	for (i = 0; i < TLS_RECORDS; i++) {
 		if (at + TLS_HEADER > count || bpf_probe_read_user(b, TLS_HEADER + 1, from + at))
 			break;
-		over = tls_record(c, b);
+		over = tls_record(c, tp, b);
 		if (over < 2)
 			at += TLS_HEADER + (b[3] << 8 | b[4]);
 		if (over) {
@@ -426,7 +560,7 @@ static __noinline int tls_sent(struct conn *c, struct sock *sk)
 			tls_ready(c, sk, tp, tp->snd_nxt, when);
 			return 1;
 		}
-		over = tls_record(c, (__u8 *)words);
+		over = tls_record(c, tp, (__u8 *)words);
 		if (over < 2)
 			at += TLS_HEADER + (((__u8 *)words)[3] << 8 | ((__u8 *)words)[4]);
 		if (over) {
