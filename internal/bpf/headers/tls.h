@@ -332,13 +332,14 @@ static __noinline int is_tls_next(struct conn *c, struct sock *sk)
 
 /* The asking end has ended the handshake. Where the serving end did not take the early data
  * there was no request yet, and the next one had to wait for the handshake. */
-static __always_inline void tls_early_over(struct conn *c, __u64 when)
+static __always_inline void tls_early_over(struct conn *c, struct tcp_sock *tp, __u64 when)
 {
 	c->tls_is &= ~TLS_OFFERED;
 	if (c->tls_is & TLS_FULL)
 		return;
 	c->tls_is &= ~TLS_V12;
 	c->tls_ns += span(c->first, when);
+	c->recover = tp->snd_nxt;
 	c->seq = 0;
 	c->phase = IDLE;
 }
@@ -365,7 +366,7 @@ static __noinline int tls_early_segment(struct conn *c, struct sock *sk, struct 
 			break;
 		at += TLS_HEADER + (b[3] << 8 | b[4]);
 		if (kind == 2) {
-			tls_early_over(c, bpf_ktime_get_ns());
+			tls_early_over(c, tp, bpf_ktime_get_ns());
 			break;
 		}
 	}
@@ -394,7 +395,7 @@ static __noinline int tls_early_sent(struct conn *c, struct sock *sk, void *from
 			break;
 		at += TLS_HEADER + (((__u8 *)words)[3] << 8 | ((__u8 *)words)[4]);
 		if (kind == 2) {
-			tls_early_over(c, bpf_ktime_get_ns());
+			tls_early_over(c, tp, bpf_ktime_get_ns());
 			break;
 		}
 	}

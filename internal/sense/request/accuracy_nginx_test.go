@@ -18,10 +18,10 @@ import (
 	"github.com/slowray/slowray/lab/netns"
 )
 
-// TestStreamsOfNginx: every stream of nginx and of the client that calls it, also of
+// TestStreamsOfNginx: every stream of nginx and of the clients that call it, also of
 // connections that carry a few only, with its label and trace.
 func TestStreamsOfNginx(t *testing.T) {
-	for _, name := range []string{"nginx", "h2load"} {
+	for _, name := range []string{"nginx", "h2load", "curl"} {
 		if _, err := exec.LookPath(name); err != nil {
 			t.Skipf("SKIP: %v (script/setup.sh test): streams of nginx under TLS are NOT tested", err)
 		}
@@ -63,6 +63,8 @@ http { access_log %[1]s/log; keepalive_requests 1000000; client_body_temp_path %
 		began := time.Now().UnixNano()
 		load(4, 2000)
 		load(20, 100)
+		curl := exec.Command("curl", "-sSk", "--http2", "--parallel", "--parallel-max", "5", "-H", "traceparent: "+parent, "-o", "/dev/null", "https://127.0.0.1:8443/?[1-200]")
+		tr.must(netns.Do(place.ns, curl.Run))
 		time.Sleep(settle)
 		tr.finish()
 		for _, side := range []observe.Side{observe.Served, observe.Called} {
@@ -77,8 +79,8 @@ http { access_log %[1]s/log; keepalive_requests 1000000; client_body_temp_path %
 					streams++
 				}
 			}
-			if streams != 2100 {
-				tr.errorf("%s: %d streams, want 2100", side, streams)
+			if streams != 2300 {
+				tr.errorf("%s: %d streams, want 2300", side, streams)
 			}
 		}
 	})
