@@ -10,11 +10,6 @@
  *
  * Then the serving end may send session tickets, which look like an answer to the
  * first request; what follows them after a pause is the answer.
- *
- * Early data (RFC 8446, 2.3) is application_data that comes before the serving end has said
- * anything. It is the first request, which waits for no handshake; what the serving end
- * says to the ClientHello looks like tickets. When that is in, the asking end says
- * EndOfEarlyData, unless it was refused and is said again, and Finished.
  */
 #ifndef SLOWRAY_TLS_H
 #define SLOWRAY_TLS_H
@@ -28,20 +23,9 @@
 
 #define TLS_HEADER 5
 
-/* Of a ServerHello: header, type and length, version; a HelloRetryRequest has one that is
- * known (RFC 8446, 4.1.3), here its first four bytes as a little-endian number. */
-#define TLS_RANDOM (TLS_HEADER + 4 + 2)
-#define TLS_HELLO_RETRY 0x74ad21cf
-
-/* Extensions of a ServerHello that are looked at: of TLS 1.3 it has three. */
-#define TLS_EXTENSIONS 6
-
 /* A Finished of TLS 1.3: header and hash (SHA-256 or SHA-384), content type, tag. */
 #define TLS13_FINISHED_256 (4 + 32 + 1 + 16)
 #define TLS13_FINISHED_384 (4 + 48 + 1 + 16)
-
-/* An EndOfEarlyData: header, content type, tag (RFC 8446, 4.5). */
-#define TLS13_EARLY_END (4 + 1 + 16)
 
 /* A Finished of TLS 1.2 is no longer, with whatever cipher; a second ClientHello
  * (HelloRetryRequest) is. */
@@ -65,6 +49,9 @@ static __always_inline int is_client_hello(const __u8 *b)
 {
 	return b[0] == TLS_HANDSHAKE && b[1] == 3 && b[2] <= 4 && b[TLS_HEADER] == TLS_CLIENT_HELLO;
 }
+
+#include "tls_session.h"
+#include "tls_early.h"
 
 /* A connection begins a handshake; what was said before it (STARTTLS) is no request. */
 static __always_inline void tls_begin(struct conn *c, struct tcp_sock *tp, __u32 seq, __u64 now)
@@ -112,85 +99,6 @@ static __always_inline void tls_answers(struct conn *c, struct tcp_sock *tp, __u
 		c->retrans_ns += take(&wait, min_rtt_of(tp));
 	c->stall += wait;
 	c->answer = when;
-}
-
-/* Four bytes of the ServerHello: of a segment that came in, or of what went out from seq
- * on and is not acknowledged. */
-static __noinline int tls_peek(struct tcp_sock *tp, struct sk_buff *skb, __u32 seq, __u32 at, __u8 *b)
-{
-	struct bpf_dynptr p;
-	__u64 words[1] = {};
-
-	if (!b)
-		return 0;
-	if (skb) {
-		if (!with_payload || !bpf_ksym_exists(bpf_dynptr_from_skb) || bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &p))
-			return 0;
-		return !bpf_dynptr_read(b, 4, (void *)&p, seq + at, 0);
-	}
-	if (!tp || sent_payload(tp, seq, at, words, sizeof(words)) < 4)
-		return 0;
-	__builtin_memcpy(b, words, 4);
-	return 1;
-}
-
-/* Whether the session that was offered is taken: the ServerHello of TLS 1.3 says so by
- * pre_shared_key (RFC 8446, 4.2.11). from is where it begins: in skb, or in what was sent. */
-static __noinline int tls_look(struct conn *c, struct tcp_sock *tp, struct sk_buff *skb, __u32 from)
-{
-	__u8 words[8] = {}, *b = words;
-	__u32 at, end, i;
-
-	if (!c || c->tls_is & TLS_LOOKED)
-		return 0;
-	if (!tls_peek(tp, skb, from, 0, b) || b[0] != TLS_HANDSHAKE)
-		return 0;
-	if (!tls_peek(tp, skb, from, TLS_HEADER, b) || b[0] != TLS_SERVER_HELLO)
-		return 0;
-	if (!tls_peek(tp, skb, from, TLS_RANDOM, b) || *(__u32 *)b == TLS_HELLO_RETRY)
-		return 0;
-	if (!tls_peek(tp, skb, from, TLS_RANDOM + 32, b))
-		return 0;
-	at = TLS_RANDOM + 32 + 1 + b[0] + 3; /* session, cipher, compression */
-	if (!tls_peek(tp, skb, from, at, b))
-		return 0;
-	at += 2;
-	end = at + (b[0] << 8 | b[1]);
-	for (i = 0; i < TLS_EXTENSIONS; i++) {
-		if (at + 4 > end)
-			break;
-		if (!tls_peek(tp, skb, from, at, b))
-			return 0;
-		if ((b[0] << 8 | b[1]) == TLS_PRE_SHARED_KEY)
-			c->tls_is |= TLS_PSK;
-		at += 4 + (b[2] << 8 | b[3]);
-	}
-	c->tls_is |= TLS_LOOKED;
-	return 0;
-}
-
-/* Whether a ClientHello that ends here offers a session: pre_shared_key is its last
- * extension, and what that ends with is a hash (RFC 8446, 4.2.11.2). tail are the four
- * bytes before the hash. */
-static __always_inline int is_binder(const __u8 *tail, __u8 hash) { return !tail[0] && tail[1] == hash + 1 && tail[2] == hash; }
-
-static __noinline int tls_offer(struct conn *c, struct sk_buff *skb, void *from, __u32 header, __u32 end)
-{
-	struct bpf_dynptr p;
-	__u8 a[4] = {}, b[4] = {};
-
-	if (!c || end < 3 + 48)
-		return 0;
-	if (skb) {
-		if (!with_payload || !bpf_ksym_exists(bpf_dynptr_from_skb) || bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &p) ||
-		    bpf_dynptr_read(a, 4, (void *)&p, header + end - 3 - 32, 0) || bpf_dynptr_read(b, 4, (void *)&p, header + end - 3 - 48, 0))
-			return 0;
-	} else if (bpf_probe_read_user(a, 4, from + end - 3 - 32) || bpf_probe_read_user(b, 4, from + end - 3 - 48)) {
-		return 0;
-	}
-	if (is_binder(a, 32) || is_binder(b, 48))
-		c->tls_is |= TLS_OFFERED;
-	return 0;
 }
 
 /* Takes in the header of a record of the asking end, and the byte after it; says whether
@@ -285,121 +193,6 @@ static __noinline int tls_finished(struct conn *c, struct sock *sk, __u32 bytes)
 static __always_inline int tls_tickets(const struct conn *c, __u64 bytes)
 {
 	return c->tls == TLS_READY && c->seq == 1 && bytes <= TLS_TICKETS;
-}
-
-static __always_inline int is_early(const struct conn *c) { return c->seq == 1 && (c->tls_is & TLS_EARLY) == TLS_EARLY; }
-
-/* … and the asking end has not ended the handshake yet, though the serving end has answered. */
-static __always_inline int is_early_open(const struct conn *c, const struct tcp_sock *tp)
-{
-	return is_early(c) && c->tls_is & TLS_OFFERED && (c->side == CALLED ? c->phase == ANSWERING : c->phase != ASKED || after(tp->snd_nxt, c->mark));
-}
-
-/* Takes in the header of a record of the asking end after early data: 0 where it belongs
- * to a request, 1 where it is of the handshake, 2 where that is over with it. */
-static __always_inline int tls_early_record(struct conn *c, const __u8 *b)
-{
-	__u32 length = b[3] << 8 | b[4];
-
-	if (!is_tls(b))
-		return 0;
-	if (b[0] == TLS_CHANGE_CIPHER_SPEC)
-		return 1;
-	if (b[0] != TLS_APPLICATION_DATA)
-		return 0;
-	if (length == TLS13_EARLY_END) {
-		c->tls_is |= TLS_FULL;
-		return 1;
-	}
-	return length == TLS13_FINISHED_256 || length == TLS13_FINISHED_384 ? 2 : 0;
-}
-
-/* Whether the serving end of TLS 1.3 has its part of the handshake, or session tickets, to
- * send, though the first request is in hand: it has sent nothing since the asking end's part,
- * or has just read the end of that. */
-static __noinline int is_tls_next(struct conn *c, struct sock *sk)
-{
-	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
-	int early;
-
-	if (!c || !tp || !(c->tls_is & TLS_V13))
-		return 0;
-	early = is_early(c) && c->tls_is & TLS_LOOKED;
-	if (early)
-		c->tls_is &= ~TLS_LOOKED;
-	return early || (tp->write_seq == c->mark && tp->write_seq == c->recover);
-}
-
-/* The asking end has ended the handshake. Where the serving end did not take the early data
- * there was no request yet, and the next one had to wait for the handshake. */
-static __always_inline void tls_early_over(struct conn *c, struct tcp_sock *tp, __u64 when)
-{
-	c->tls_is &= ~TLS_OFFERED;
-	if (c->tls_is & TLS_FULL)
-		return;
-	c->tls_is &= ~TLS_V12;
-	c->tls_ns += span(c->first, when);
-	c->recover = tp->snd_nxt;
-	c->seq = 0;
-	c->phase = IDLE;
-}
-
-/* The serving end: a segment came in. Returns 1 where it is but the end of the handshake. */
-static __noinline int tls_early_segment(struct conn *c, struct sock *sk, struct sk_buff *skb, __u32 bytes)
-{
-	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
-	__u32 header, at = 0;
-	struct bpf_dynptr p;
-	__u8 b[8] = {};
-	int i, kind;
-
-	if (!c || !tp || !skb || !with_payload || !bpf_ksym_exists(bpf_dynptr_from_skb) || bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &p))
-		return 0;
-	if (((struct tcp_skb_cb *)skb->cb)->seq != tp->rcv_nxt)
-		return 0;
-	header = skb->len - bytes;
-	for (i = 0; i < TLS_RECORDS; i++) {
-		if (at + TLS_HEADER > bytes || bpf_dynptr_read(b, TLS_HEADER, (void *)&p, header + at, 0))
-			break;
-		kind = tls_early_record(c, b);
-		if (!kind)
-			break;
-		at += TLS_HEADER + (b[3] << 8 | b[4]);
-		if (kind == 2) {
-			tls_early_over(c, tp, bpf_ktime_get_ns());
-			break;
-		}
-	}
-	return at >= bytes;
-}
-
-/* The asking end: bytes are on their way into the socket (from), or out already. Returns 1 where
- * they are but the end of the handshake. */
-static __noinline int tls_early_sent(struct conn *c, struct sock *sk, void *from, __u64 count)
-{
-	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
-	__u64 words[1] = {};
-	__u32 at = 0;
-	int i, kind;
-
-	if (!c || !tp)
-		return 0;
-	for (i = 0; i < TLS_RECORDS; i++) {
-		if (at + TLS_HEADER > count)
-			break;
-		words[0] = 0;
-		if (from ? bpf_probe_read_user(words, TLS_HEADER, from + at) : sent_payload(tp, c->mark, at, words, sizeof(words)) < TLS_HEADER)
-			break;
-		kind = tls_early_record(c, (__u8 *)words);
-		if (!kind)
-			break;
-		at += TLS_HEADER + (((__u8 *)words)[3] << 8 | ((__u8 *)words)[4]);
-		if (kind == 2) {
-			tls_early_over(c, tp, bpf_ktime_get_ns());
-			break;
-		}
-	}
-	return at && at >= count;
 }
 
 /* Whether all that is said, bytes long and with this header, is an alert. */
