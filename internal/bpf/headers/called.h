@@ -193,10 +193,12 @@ static __always_inline void called_segment(struct conn *c, struct sock *sk, stru
 		__u64 gap = now - c->done;
 
 		if (gap > min_rtt_of(tp) + NSEC_PER_MSEC) {
-			if (tls_tickets(c, tp->bytes_received - c->in0))
+			if (tls_tickets(c, tp->bytes_received - c->in0)) {
 				c->answer = now; /* so far it was none */
-			else
+				c->stall = 0;
+			} else {
 				c->stall += gap;
+			}
 		}
 	} else { /* its record is written, and the answer goes on */
 		if (__sync_val_compare_and_swap(&c->phase, TAKEN, ANSWERING) != TAKEN)
