@@ -109,8 +109,6 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 	if (c->side == SERVED && c->tls < TLS_READY && (c->proto == PROTO_TLS || (bytes && c->proto <= PROTO_OTHER && c->seq <= 2)) &&
 	    tls_segment(c, sk, skb, bytes))
 		return 0;
-	if (c->side == SERVED && bytes && is_early_open(c, tp) && tls_early_segment(c, sk, skb, bytes))
-		bytes = 0;
 	if (bytes && cb->seq != tp->rcv_nxt && after(cb->seq, tp->rcv_nxt))
 		c->flags |= REORDERED;
 	if (c->side == SERVED && c->tls == TLS_READY && is_tls_alert_segment(skb, bytes))
@@ -189,16 +187,9 @@ int BPF_PROG(received, struct sock *sk)
 		c->in0 = 0;
 		c->flags |= ESTIMATED;
 	}
-	/* The end of the handshake is read, after all of the request. */
-	if (is_early(c) && (c->all_read || (!(c->tls_is & TLS_OFFERED) && c->read > c->last && tp->copied_seq == tp->rcv_nxt))) {
-		if (!(c->tls_is & TLS_OFFERED))
-			c->tls_is |= TLS_LOOKED;
-		return 0;
-	}
 	if ((c->phase == ASKED || c->phase == ANSWERING || c->phase == DONE) && tp->write_seq != c->mark &&
 	    tls_tickets(c, tp->write_seq - c->mark)) {
 		/* It is read only now: what went out are session tickets. */
-		same = 0;
 		c->phase = ASKED;
 		c->mark = tp->write_seq;
 		c->answer = c->done = 0;
@@ -469,7 +460,7 @@ static __always_inline void note_sender(struct conn *c, struct sock *sk)
 {
 	/* After the call its answer may be acknowledged already. */
 	if (c->side == SERVED && c->in_hand)
-		work_answered(c, sk, c->tls == TLS_READY && c->seq == 1 && is_tls_next(c, sk));
+		work_answered(c, sk);
 	else if (c->side == CALLED)
 		work_calls(sk);
 }

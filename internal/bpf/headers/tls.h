@@ -23,6 +23,14 @@
 
 #define TLS_HEADER 5
 
+/* Of a ServerHello: header, type and length, version; a HelloRetryRequest has one that is
+ * known (RFC 8446, 4.1.3), here its first four bytes as a little-endian number. */
+#define TLS_RANDOM (TLS_HEADER + 4 + 2)
+#define TLS_HELLO_RETRY 0x74ad21cf
+
+/* Extensions of a ServerHello that are looked at: of TLS 1.3 it has three. */
+#define TLS_EXTENSIONS 6
+
 /* A Finished of TLS 1.3: header and hash (SHA-256 or SHA-384), content type, tag. */
 #define TLS13_FINISHED_256 (4 + 32 + 1 + 16)
 #define TLS13_FINISHED_384 (4 + 48 + 1 + 16)
@@ -50,9 +58,6 @@ static __always_inline int is_client_hello(const __u8 *b)
 	return b[0] == TLS_HANDSHAKE && b[1] == 3 && b[2] <= 4 && b[TLS_HEADER] == TLS_CLIENT_HELLO;
 }
 
-#include "tls_session.h"
-#include "tls_early.h"
-
 /* A connection begins a handshake; what was said before it (STARTTLS) is no request. */
 static __always_inline void tls_begin(struct conn *c, struct tcp_sock *tp, __u32 seq, __u64 now)
 {
@@ -67,7 +72,6 @@ static __always_inline void tls_begin(struct conn *c, struct tcp_sock *tp, __u32
 	c->answer = 0;
 	c->send_wait = c->stall = c->retrans_ns = 0;
 	c->requests = 0;
-	c->in0 = tp->bytes_received;
 	c->bytes_out = seq; /* meanwhile: the sequence number at which the next record begins */
 	c->recover = tp->snd_nxt;
 }
@@ -101,9 +105,88 @@ static __always_inline void tls_answers(struct conn *c, struct tcp_sock *tp, __u
 	c->answer = when;
 }
 
+/* Four bytes of the ServerHello: of a segment that came in, or of what went out from seq
+ * on and is not acknowledged. */
+static __noinline int tls_peek(struct tcp_sock *tp, struct sk_buff *skb, __u32 seq, __u32 at, __u8 *b)
+{
+	struct bpf_dynptr p;
+	__u64 words[1] = {};
+
+	if (!b)
+		return 0;
+	if (skb) {
+		if (!with_payload || !bpf_ksym_exists(bpf_dynptr_from_skb) || bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &p))
+			return 0;
+		return !bpf_dynptr_read(b, 4, (void *)&p, seq + at, 0);
+	}
+	if (!tp || sent_payload(tp, seq, at, words, sizeof(words)) < 4)
+		return 0;
+	__builtin_memcpy(b, words, 4);
+	return 1;
+}
+
+/* Whether the session that was offered is taken: the ServerHello of TLS 1.3 says so by
+ * pre_shared_key (RFC 8446, 4.2.11). from is where it begins: in skb, or in what was sent. */
+static __noinline int tls_look(struct conn *c, struct tcp_sock *tp, struct sk_buff *skb, __u32 from)
+{
+	__u8 words[8] = {}, *b = words;
+	__u32 at, end, i;
+
+	if (!c || c->tls_is & TLS_LOOKED)
+		return 0;
+	if (!tls_peek(tp, skb, from, 0, b) || b[0] != TLS_HANDSHAKE)
+		return 0;
+	if (!tls_peek(tp, skb, from, TLS_HEADER, b) || b[0] != TLS_SERVER_HELLO)
+		return 0;
+	if (!tls_peek(tp, skb, from, TLS_RANDOM, b) || *(__u32 *)b == TLS_HELLO_RETRY)
+		return 0;
+	if (!tls_peek(tp, skb, from, TLS_RANDOM + 32, b))
+		return 0;
+	at = TLS_RANDOM + 32 + 1 + b[0] + 3; /* session, cipher, compression */
+	if (!tls_peek(tp, skb, from, at, b))
+		return 0;
+	at += 2;
+	end = at + (b[0] << 8 | b[1]);
+	for (i = 0; i < TLS_EXTENSIONS; i++) {
+		if (at + 4 > end)
+			break;
+		if (!tls_peek(tp, skb, from, at, b))
+			return 0;
+		if ((b[0] << 8 | b[1]) == TLS_PRE_SHARED_KEY)
+			c->tls_is |= TLS_PSK;
+		at += 4 + (b[2] << 8 | b[3]);
+	}
+	c->tls_is |= TLS_LOOKED;
+	return 0;
+}
+
+/* Whether a ClientHello that ends here offers a session: pre_shared_key is its last
+ * extension, and what that ends with is a hash (RFC 8446, 4.2.11.2). tail are the four
+ * bytes before the hash. */
+static __always_inline int is_binder(const __u8 *tail, __u8 hash) { return !tail[0] && tail[1] == hash + 1 && tail[2] == hash; }
+
+static __noinline int tls_offer(struct conn *c, struct sk_buff *skb, void *from, __u32 header, __u32 end)
+{
+	struct bpf_dynptr p;
+	__u8 a[4] = {}, b[4] = {};
+
+	if (!c || end < 3 + 48)
+		return 0;
+	if (skb) {
+		if (!with_payload || !bpf_ksym_exists(bpf_dynptr_from_skb) || bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &p) ||
+		    bpf_dynptr_read(a, 4, (void *)&p, header + end - 3 - 32, 0) || bpf_dynptr_read(b, 4, (void *)&p, header + end - 3 - 48, 0))
+			return 0;
+	} else if (bpf_probe_read_user(a, 4, from + end - 3 - 32) || bpf_probe_read_user(b, 4, from + end - 3 - 48)) {
+		return 0;
+	}
+	if (is_binder(a, 32) || is_binder(b, 48))
+		c->tls_is |= TLS_OFFERED;
+	return 0;
+}
+
 /* Takes in the header of a record of the asking end, and the byte after it; says whether
  * its part is over: 1 after this record, 2 before it. requests counts meanwhile what is none. */
-static __always_inline int tls_record(struct conn *c, const struct tcp_sock *tp, const __u8 *b)
+static __always_inline int tls_record(struct conn *c, const __u8 *b)
 {
 	__u32 length = b[3] << 8 | b[4];
 
@@ -119,11 +202,6 @@ static __always_inline int tls_record(struct conn *c, const struct tcp_sock *tp,
 		c->tls_is |= TLS_FULL;
 	} else if (b[0] == TLS_APPLICATION_DATA) {
 		c->tls_is |= TLS_V13;
-		if (!c->answer && !c->stall && !c->retrans_ns && (c->side == SERVED || tp->bytes_received == c->in0)) {
-			/* the serving end has said nothing */
-			c->tls_is |= TLS_RESUMED | TLS_OFFERED;
-			return 2;
-		}
 		if (length == TLS13_FINISHED_256 || length == TLS13_FINISHED_384)
 			return 1;
 		if (++c->requests >= TLS_RECORDS)
@@ -166,8 +244,6 @@ static __always_inline void tls_ready(struct conn *c, struct sock *sk, struct tc
 	c->done = c->read = 0;
 	if (!(c->tls_is & TLS_UNTIL))
 		tls_over(c, sk, when);
-	if ((c->tls_is & (TLS_V13 | TLS_RESUMED | TLS_LOOKED)) == (TLS_V13 | TLS_RESUMED))
-		c->tls_is |= TLS_EARLY;
 }
 
 /* The serving end's Finished is out (in), or can be no more: the asking end says more. */
@@ -273,7 +349,7 @@ static __noinline int tls_segment(struct conn *c, struct sock *sk, struct sk_buf
 			break;
 		if (bpf_dynptr_read(b, TLS_HEADER + 1, (void *)&p, header + at, 0))
 			break;
-		over = tls_record(c, tp, b);
+		over = tls_record(c, b);
 		if (over < 2)
 			at += TLS_HEADER + (b[3] << 8 | b[4]);
 		if (over) {
@@ -300,10 +376,6 @@ static __noinline int tls_sending(struct conn *c, struct sock *sk, void *from, _
 	if (!c || !tp)
 		return 0;
 	if (c->tls == TLS_READY && c->proto != PROTO_TLS) {
-		if (is_early_open(c, tp) && tls_early_sent(c, sk, from, count)) {
-			c->mark = tp->write_seq + count;
-			return 0;
-		}
 		if (count > TLS_HEADER && count <= TLS_HEADER + TLS12_ALERT && !bpf_probe_read_user(b, TLS_HEADER, from) && is_tls_alert(b, count)) {
 			c->mark = tp->write_seq + count;
 			tls_close(c, sk);
@@ -318,7 +390,7 @@ static __noinline int tls_sending(struct conn *c, struct sock *sk, void *from, _
 	for (i = 0; i < TLS_RECORDS; i++) {
 		if (at + TLS_HEADER > count || bpf_probe_read_user(b, TLS_HEADER + 1, from + at))
 			break;
-		over = tls_record(c, tp, b);
+		over = tls_record(c, b);
 		if (over < 2)
 			at += TLS_HEADER + (b[3] << 8 | b[4]);
 		if (over) {
@@ -354,7 +426,7 @@ static __noinline int tls_sent(struct conn *c, struct sock *sk)
 			tls_ready(c, sk, tp, tp->snd_nxt, when);
 			return 1;
 		}
-		over = tls_record(c, tp, (__u8 *)words);
+		over = tls_record(c, (__u8 *)words);
 		if (over < 2)
 			at += TLS_HEADER + (((__u8 *)words)[3] << 8 | ((__u8 *)words)[4]);
 		if (over) {
