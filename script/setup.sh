@@ -23,7 +23,7 @@ packages() {
 		packages demo
 		packages fleet-demo
 		packages release
-		echo iptables conntrack util-linux tcpdump sysbench python3 nghttp2-client curl openssl chromium fontconfig fonts-wqy-microhei prometheus prometheus-alertmanager zsh fish groff-base
+		echo iptables conntrack util-linux tcpdump sysbench python3 nghttp2-client curl chromium fontconfig fonts-wqy-microhei prometheus prometheus-alertmanager zsh fish groff-base
 		;;
 	lab)
 		packages demo
