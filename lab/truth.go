@@ -197,9 +197,12 @@ func (r *Removal) compare(base Measure) {
 	r.Hurts = len(r.Why) > 0
 }
 
+// storm says that most answers are errors.
+func (m Measure) storm() bool { return m.BadShare() >= stormShare }
+
 // gainNeeded is how many times the good answers a removal has to give.
 func gainNeeded(base Measure) float64 {
-	if base.BadShare() >= stormShare {
+	if base.storm() {
 		return stormGain
 	}
 	return gainMin
@@ -225,7 +228,7 @@ func (t *Truth) unsure() []int {
 	var list []int
 	for n, r := range t.Removals {
 		part, high := r.Gain/gainNeeded(t.Base), unsureHigh
-		if t.Base.BadShare() >= stormShare {
+		if t.Base.storm() {
 			high = unsureStorm
 		}
 		closeToNone := len(r.Why) <= 1 && part > unsureLow && part < high
