@@ -107,7 +107,7 @@ func (f *fleetAlerts) step(w *answer.Watcher, events []answer.Event) {
 		}
 	}
 	f.mu.Unlock()
-	f.alerter.Fleet(now, harms, w.HeardOf())
+	f.alerter.Fleet(f.ctx, now, harms, w.HeardOf())
 	f.ask(open, now)
 }
 

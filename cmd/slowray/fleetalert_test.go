@@ -158,9 +158,11 @@ func TestFleetAlertsKilled(t *testing.T) {
 			t.Fatalf("it died: %v", err)
 		}
 		if r.IntN(30) == 0 {
+			fmt.Fprintln(in, now+1) // in the middle of which it dies, or afterwards
 			time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond)
 			kill()
 			kills++
+			now++
 			start()
 		}
 		if r.IntN(20) == 0 {

@@ -63,6 +63,7 @@ type event struct {
 	start  time.Time
 	report *diagnose.Report // nil: a second
 	fleet  *fleetSecond     // instead of all this
+	kept   chan struct{}    // closed when it is on the disk; nil where nobody waits
 }
 
 // New opens what an earlier run has left. Run sends.
@@ -162,12 +163,21 @@ func (a *Alerter) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			a.keep()
+			for len(a.events) > 0 { // the last window, perhaps
+				a.takeIn(<-a.events)
+			}
 			return
 		case e := <-a.events:
-			a.take(e)
-			a.keep()
+			a.takeIn(e)
 		}
+	}
+}
+
+func (a *Alerter) takeIn(e event) {
+	a.take(e)
+	a.keep()
+	if e.kept != nil {
+		close(e.kept)
 	}
 }
 

@@ -1,6 +1,7 @@
 package alert
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"time"
@@ -50,9 +51,19 @@ type followed struct {
 }
 
 // Fleet takes in all that is wrong in a fleet by the second at, instead of the seconds
-// and windows of a host.
-func (a *Alerter) Fleet(at time.Time, harms []FleetHarm, heard map[string]time.Time) {
-	a.put(event{at: at.UTC(), fleet: &fleetSecond{harms, heard}})
+// and windows of a host. It returns when that is kept: who watches a fleet can wait for a
+// slow disk, and its archive has what comes meanwhile. Run has to run until ctx is done.
+func (a *Alerter) Fleet(ctx context.Context, at time.Time, harms []FleetHarm, heard map[string]time.Time) {
+	e := event{at: at.UTC(), fleet: &fleetSecond{harms, heard}, kept: make(chan struct{})}
+	select {
+	case a.events <- e:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-e.kept:
+	case <-ctx.Done():
+	}
 }
 
 // fleet follows what is wrong now. What is there still is seen before anything ends, for
