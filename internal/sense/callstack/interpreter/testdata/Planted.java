@@ -3,11 +3,15 @@ public class Planted {
 	static volatile long sink;
 
 	static void burn_most() {
-		for (int i = 0; i < 3_000_000; i++) sink += i % 7;
+		long s = 0;
+		for (int i = 0; i < 3_000_000; i++) s += i % 7;
+		sink = s;
 	}
 
 	static void burn_some() {
-		for (int i = 0; i < 1_000_000; i++) sink += i % 7;
+		long s = 0;
+		for (int i = 0; i < 1_000_000; i++) s += i % 7;
+		sink = s;
 	}
 
 	static void wait_on_db() throws InterruptedException {

@@ -12,16 +12,20 @@ var sink int
 
 //go:noinline
 func burn_most() {
+	s := 0
 	for i := range 3_000_000 {
-		sink += i % 7
+		s += i % 7
 	}
+	sink = s
 }
 
 //go:noinline
 func burn_some() {
+	s := 0
 	for i := range 1_000_000 {
-		sink += i % 7
+		s += i % 7
 	}
+	sink = s
 }
 
 //go:noinline
