@@ -223,7 +223,7 @@ func (v *View) holders(d *observe.Database) string {
 	var names []string
 	seen := map[int]bool{}
 	for _, pid := range v.clientsOf(d) {
-		if master := v.Master(pid); !seen[master] && len(names) < 4 {
+		if master := v.Master(pid); !seen[master] && v.Process(master) != nil && len(names) < 4 {
 			seen[master] = true
 			names = append(names, fmt.Sprintf("%s (pid %d)", v.Comm(master), master))
 		}

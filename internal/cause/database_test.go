@@ -77,3 +77,20 @@ func TestStormOfRefusals(t *testing.T) {
 		t.Error("another process")
 	}
 }
+
+// Of requests whose process was not found, or had ended by the time processes were looked
+// at, nobody is named.
+func TestUnknownHolders(t *testing.T) {
+	for _, pid := range []int{0, 4321} {
+		o := healthy()
+		shop{d: observe.Database{Kind: "memcached", MaxConnections: observe.Setting{Value: "100"}, ConnectionsPeak: 100,
+			Status: &observe.DatabaseStatus{Begin: map[string]float64{"rejected_connections": 0}, End: map[string]float64{"rejected_connections": 90}}}, opened: 100}.inject(o)
+		calls := callsTo(dbPort, "10.9.8.1", pid, "").add(90, ms/10, ms/20, 0, quickCall).endpoint()
+		calls.PIDs = []int{pid}
+		o.Endpoints = append(o.Endpoints, calls)
+		r := memcachedConnections.Judge(NewView(o))
+		if len(r.Findings) != 1 || !strings.Contains(evidence(&r.Findings[0]), "connected from this host=nginx (pid 100);") {
+			t.Errorf("pid %d: %+v", pid, r)
+		}
+	}
+}

@@ -79,6 +79,7 @@ func (v *View) buildServices() {
 		for _, l := range s.Listeners {
 			s.callers = append(s.callers, l.ClientPIDs...)
 		}
+		s.callers = slices.DeleteFunc(s.callers, func(pid int) bool { return pid == 0 }) // the owner is not known
 		slices.Sort(s.callers)
 		s.callers = slices.Compact(s.callers)
 		for _, pid := range s.PIDs {
