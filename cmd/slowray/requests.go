@@ -28,6 +28,7 @@ type requestsCmd struct {
 	Slow       *time.Duration `placeholder:"D" help:"Only requests that took at least this long."`
 	For        *time.Duration `placeholder:"D" help:"How long to record; until Ctrl-C when not given. With --at: so much of the history (1m)."`
 	Format     string         `default:"text" placeholder:"F" complete:"formats" help:"text, json (one object per line, schema slowray.request/1) or tcprt (TCPRT's log, version 6)."`
+	JSON       bool           `name:"json" help:"The same as --format json."`
 	StatsEvery *time.Duration `placeholder:"D" help:"With --format tcprt: how often the statistics of each port are written (60s)."`
 	Labels     bool           `help:"Also keep what was asked for: method and path, statement or command."`
 	Trace      *string        `placeholder:"ID" help:"Only requests of this trace (its ID in traceparent, or at least 8 digits that it begins with), as a waterfall."`
@@ -87,6 +88,12 @@ func (c *requestsCmd) Validate() error {
 	}
 	if _, ok := requestFormats[c.Format]; !ok {
 		return fmt.Errorf("--format %s: must be text, json or tcprt", c.Format)
+	}
+	if c.JSON {
+		if c.Format == formatTCPRT {
+			return errors.New("--json: --format tcprt is another one")
+		}
+		c.Format = formatJSON
 	}
 	switch {
 	case c.Pod != nil && c.From != nil:

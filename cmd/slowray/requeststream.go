@@ -26,6 +26,7 @@ import (
 // The formats of a request.
 const (
 	formatText  = "text"
+	formatJSON  = "json"
 	formatTCPRT = "tcprt"
 )
 
@@ -37,7 +38,7 @@ type requestFormat struct {
 
 var requestFormats = map[string]requestFormat{
 	formatText: {header: report.AppendRequestHeader, line: report.AppendRequestText},
-	"json": {line: func(dst []byte, r *observe.Request, processOf observe.IdentityOf, peer *observe.Workload, _ report.Style) []byte {
+	formatJSON: {line: func(dst []byte, r *observe.Request, processOf observe.IdentityOf, peer *observe.Workload, _ report.Style) []byte {
 		return report.AppendRequestJSON(dst, r, processOf, peer)
 	}},
 	formatTCPRT: {line: func(dst []byte, r *observe.Request, _ observe.IdentityOf, _ *observe.Workload, _ report.Style) []byte {
