@@ -83,7 +83,7 @@ func New(opt Options) (*Alerter, error) {
 	a := &Alerter{opt: opt, events: make(chan event, seen), detector: newDetector(), box: box, wake: map[string]chan struct{}{}}
 	box.Incidents.c, box.Incidents.emit = opt.Config, a.emit
 	for _, o := range box.Incidents.Open {
-		if o.Watched == "" { // of a fleet the watcher knows what was meanwhile
+		if o.Watched == "" && o.Fired { // of a fleet the watcher knows what was meanwhile
 			o.Seen = opt.Now().UTC() // nobody looked: it is not over for that
 		}
 	}
@@ -125,13 +125,20 @@ func (a *Alerter) put(e event) {
 }
 
 // emit queues a message, with the lock held.
-func (a *Alerter) emit(kind Kind, o *open) {
-	m := &Message{Schema: Schema, Delivery: strings.ToLower(rand.Text()), Kind: kind, Host: a.opt.Host, At: time.Now().UTC(), Incident: o.Incident, Link: a.link(&o.Incident)}
-	m.Services, m.Hosts = slices.Clone(o.Services), slices.Clone(o.Hosts)
-	for _, to := range o.To {
-		a.box.add(to, m)
+func (a *Alerter) emit(kind Kind, o *open, to []string) {
+	m := a.message(kind, o)
+	m.Delivery = strings.ToLower(rand.Text())
+	for _, name := range to {
+		a.box.add(name, m)
 	}
 	a.dirty = true
+}
+
+// message is an incident as it is now, with the lock held.
+func (a *Alerter) message(kind Kind, o *open) *Message {
+	m := &Message{Schema: Schema, Kind: kind, Host: a.opt.Host, At: time.Now().UTC(), Incident: o.Incident, Link: a.link(&o.Incident)}
+	m.Services, m.Hosts = slices.Clone(o.Services), slices.Clone(o.Hosts)
+	return m
 }
 
 // link is the page from before the incident on.
@@ -157,8 +164,8 @@ func (a *Alerter) Run(ctx context.Context) {
 	for i := range a.opt.Config.Receivers {
 		senders.Go(func() { a.sendTo(ctx, &a.opt.Config.Receivers[i]) })
 	}
+	defer a.box.close() // once nobody has anything to write any more
 	defer senders.Wait()
-	defer a.box.close()
 	a.keep()
 	for {
 		select {
@@ -303,7 +310,7 @@ func (a *Alerter) refresh(ctx context.Context, r *Receiver) {
 	var list []*Message
 	for _, o := range a.box.Incidents.Open {
 		if o.Fired && slices.Contains(o.To, r.Name) {
-			list = append(list, &Message{Schema: Schema, Kind: Begin, Host: a.opt.Host, At: time.Now().UTC(), Incident: o.Incident, Link: a.link(&o.Incident)})
+			list = append(list, a.message(Begin, o))
 		}
 	}
 	a.mu.Unlock()

@@ -325,9 +325,13 @@ func (r *Receiver) secrets() error {
 
 var weekdays = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 
-// hours are its bounds, in minutes of the day.
+// hours are its bounds, in minutes of the day. Where to is not later than from, it is of the
+// next day.
 func (s *Silence) hours() (from, to int, err error) {
 	minute := func(text string) (int, error) {
+		if text == "24:00" {
+			return 24 * 60, nil
+		}
 		t, err := time.Parse("15:04", text)
 		if err != nil {
 			return 0, fmt.Errorf("%q is no time: give 22:00", text)
@@ -355,11 +359,11 @@ func (c *Config) silent(now time.Time, severity Severity) bool {
 		}
 		today, yesterday := now.Weekday(), now.Weekday()+6
 		switch {
-		case from <= to && minute >= from && minute < to && on(today):
+		case from < to && minute >= from && minute < to && on(today):
 			return true
-		case from > to && minute >= from && on(today):
+		case from >= to && minute >= from && on(today):
 			return true
-		case from > to && minute < to && on(yesterday):
+		case from >= to && minute < to && on(yesterday):
 			return true
 		}
 	}

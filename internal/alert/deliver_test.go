@@ -213,6 +213,31 @@ func TestKilledAndAway(t *testing.T) {
 }
 
 // TestForms: what each kind of receiver gets.
+// TestRestartAfterALittle: harm that had not lasted when slowray ended is not told of for the
+// time in which nobody looked.
+func TestRestartAfterALittle(t *testing.T) {
+	dir, c := ownDir(t), rules(t, "for: 30s\n"+oneHook)
+	box, err := openOutbox(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	box.Incidents.Open = []*open{{Incident: Incident{ID: "a", Severity: Warning, Began: begin, Title: "nginx:80: all fail"}, Seen: begin.Add(5 * time.Second), Hold: c.ResolveAfter}}
+	if err := box.save(); err != nil {
+		t.Fatal(err)
+	}
+	box.close()
+	now := begin.Add(10 * time.Minute)
+	a, err := New(Options{Config: c, Dir: dir, Host: "h", Say: func(string) {}, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.box.close()
+	a.box.Incidents.harm(now, nil)
+	if len(a.box.Incidents.Open) != 0 || len(a.box.Waiting["hook"]) != 0 {
+		t.Errorf("open %+v, waiting %+v", a.box.Incidents.Open, a.box.Waiting)
+	}
+}
+
 func TestForms(t *testing.T) {
 	dir := ownDir(t)
 	type request struct {

@@ -69,6 +69,7 @@ func (a *Alerter) Fleet(ctx context.Context, at time.Time, harms []FleetHarm, he
 // fleet follows what is wrong now. What is there still is seen before anything ends, for
 // an archive that was away left out minutes in which nobody could look.
 func (x *incidents) fleet(now time.Time, f *fleetSecond) {
+	x.setBack(now)
 	met := map[*open]bool{}
 	of := make([]*open, len(f.harms))
 	for _, same := range []func(*open, *FleetHarm) int{
@@ -104,7 +105,7 @@ func (x *incidents) fleet(now time.Time, f *fleetSecond) {
 			continue
 		}
 		o.Said, o.Told = o.Component, now
-		x.emit(Update, o)
+		x.update(o)
 	}
 	x.fold(now, met)
 	for _, o := range x.Open {
@@ -192,7 +193,7 @@ func (x *incidents) fold(now time.Time, met map[*open]bool) {
 		}
 		if o.Fired {
 			o.Ended = &now
-			x.emit(End, o)
+			x.emit(End, o, o.To)
 		}
 		return true
 	})

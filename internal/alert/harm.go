@@ -57,8 +57,10 @@ type detector struct {
 	services map[serviceKey]*usual
 }
 
+// serviceKey is an address of a service: what is usual differs by who asks there.
 type serviceKey struct {
 	netns uint64
+	addr  string
 	port  int
 	comm  string
 }
@@ -80,13 +82,21 @@ func serviceName(w *observe.Workload, comm, addr string, port int) string {
 
 // second takes in what each endpoint did in a second, and gives who suffers.
 func (d *detector) second(endpoints []store.Second) (harms []Harm) {
-	met := map[serviceKey]bool{}
+	seconds := map[serviceKey]*serviceSecond{}
 	for i := range endpoints {
 		e := &endpoints[i].Endpoint
 		if e.Side != observe.Served.String() {
 			continue
 		}
-		key := serviceKey{e.NetNS, e.Port, e.Comm}
+		key := serviceKey{e.NetNS, e.Addr, e.Port, e.Comm}
+		s := seconds[key]
+		if s == nil {
+			s = &serviceSecond{name: serviceName(&endpoints[i].Process.Workload, e.Comm, e.Addr, e.Port)}
+			seconds[key] = s
+		}
+		s.add(e)
+	}
+	for key, s := range seconds {
 		u := d.services[key]
 		if u == nil {
 			if len(d.services) >= mostUsual {
@@ -95,11 +105,10 @@ func (d *detector) second(endpoints []store.Second) (harms []Harm) {
 			u = &usual{}
 			d.services[key] = u
 		}
-		met[key] = true
-		u.take(serviceName(&endpoints[i].Process.Workload, e.Comm, e.Addr, e.Port), e)
+		u.take(s)
 	}
 	for key, u := range d.services {
-		if !met[key] { // nobody asks it: its clients may have gone
+		if seconds[key] == nil { // nobody asks it: its clients may have gone
 			u.idle++
 			u.follow(Harm{})
 		}
@@ -113,31 +122,49 @@ func (d *detector) second(endpoints []store.Second) (harms []Harm) {
 	return harms
 }
 
-func (u *usual) take(name string, e *observe.Endpoint) {
+// serviceSecond is what all processes of a service did in a second at one address.
+type serviceSecond struct {
+	name                         string
+	requests, failed, unfinished uint64
+	total                        observe.Histogram
+}
+
+func (s *serviceSecond) add(e *observe.Endpoint) {
+	s.requests += e.Requests
+	s.failed += e.Errors + e.Unanswered
+	s.unfinished += e.Unfinished
+	s.total.Merge(&e.Total)
+}
+
+func (u *usual) take(s *serviceSecond) {
 	u.idle = 0
-	n := float64(e.Requests)
+	n := float64(s.requests)
 	known := u.seconds >= learning
 	before := math.Exp(u.median)
-	if hang := float64(e.Unfinished); known && hang >= fewRequests && hang > n && before < float64(hanging) {
-		u.follow(Harm{name, hang / (hang + n), figure.Count(e.Unfinished) + " requests wait for more than a second"})
+	if hang := float64(s.unfinished); known && hang >= fewRequests && hang > n && before < float64(hanging) {
+		u.follow(Harm{s.name, hang / (hang + n), figure.Count(s.unfinished) + " requests wait for more than a second"})
 		return
 	}
-	if n < fewRequests {
-		return // too few to tell
+	switch {
+	case n < fewRequests && !u.harmed:
+		return // too few to tell that harm begins; that it is over they do
+	case n == 0:
+		u.follow(Harm{})
+		return
 	}
-	failing := float64(e.Errors+e.Unanswered) / n
-	median := math.Log(float64(max(e.Total.Quantile(0.5), 1)))
+	failing := float64(s.failed) / n
+	median := math.Log(float64(max(s.total.Quantile(0.5), 1)))
 	var h Harm
 	if now := math.Exp(median); known {
 		switch {
 		case failing > max(leastFailing, timesFailing*u.failing):
-			h = Harm{name, failing, figure.Percent(failing) + " of its requests fail"}
+			h = Harm{s.name, failing, figure.Percent(failing) + " of its requests fail"}
 		case now > timesSlower*before && now > before+leastSlower:
-			h = Harm{name, 0.5, fmt.Sprintf("p50 %s instead of %s", figure.Seconds(now/1e9), figure.Seconds(before/1e9))}
+			h = Harm{s.name, 0.5, fmt.Sprintf("p50 %s instead of %s", figure.Seconds(now/1e9), figure.Seconds(before/1e9))}
 		}
 	}
 	u.follow(h)
-	if h.Share > 0 {
+	if h.Share > 0 || n < fewRequests {
 		return // harm is not to become usual
 	}
 	u.seconds++

@@ -42,6 +42,56 @@ func TestNoHarm(t *testing.T) {
 	}
 }
 
+// TestHarmOfFew: harm is over though only a few requests a second are left, or rows without
+// any; while these fail, too, it is not.
+func TestHarmOfFew(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		requests, errors int
+		over             bool
+	}{{"health checks", 2, 0, true}, {"rows without requests", 0, 0, true}, {"a few, that fail", 2, 2, false}} {
+		r := rand.New(rand.NewPCG(9, 9))
+		d := newDetector()
+		for range 60 {
+			d.second(second(r, 50, 0, 12))
+		}
+		for range 20 {
+			d.second(second(r, 50, 20, 12))
+		}
+		for range 30 {
+			d.second(second(r, c.requests, c.errors, 12))
+		}
+		if harms := d.second(second(r, c.requests, c.errors, 12)); (len(harms) == 0) != c.over {
+			t.Errorf("%s: %+v", c.name, harms)
+		}
+	}
+}
+
+// TestAddressesOfService: what fails at one address is not made good by another, nor is one
+// that is slower by its nature taken for harm; processes of one address are one.
+func TestAddressesOfService(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		r := rand.New(rand.NewPCG(3, 9))
+		d := newDetector()
+		var harms []Harm
+		for s := range 120 {
+			errors := 0
+			if fails && s > 100 {
+				errors = 15
+			}
+			outer, inner, other := second(r, 15, errors, 60), second(r, 1+r.IntN(20), 0, 1), second(r, 15, 0, 60)
+			outer[0].Endpoint.Addr, other[0].Endpoint.Addr, other[0].Endpoint.PID = "10.0.0.5", "10.0.0.5", 7
+			harms = d.second(append(append(outer, inner...), other...))
+			if len(harms) > 0 && !fails {
+				t.Fatalf("second %d: %+v", s, harms)
+			}
+		}
+		if fails && (len(harms) != 1 || harms[0].Share != 0.5) {
+			t.Errorf("%+v", harms)
+		}
+	}
+}
+
 func TestHarm(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -21,7 +21,7 @@ type open struct {
 	Seen  time.Time `json:"seen"`          // the last moment of harm
 	Hold  Duration  `json:"hold"`          // how long harm has to be away
 	Fired bool      `json:"fired"`         // its begin was sent
-	To    []string  `json:"to,omitempty"`  // receivers of its begin, and of all that follows
+	To    []string  `json:"to,omitempty"`  // receivers of its begin, who hear all that follows
 	followed
 }
 
@@ -53,11 +53,12 @@ type incidents struct {
 	c     *Config
 	Open  []*open `json:"open"`
 	Flaps []flap  `json:"flaps,omitempty"`
-	emit  func(Kind, *open)
+	emit  func(kind Kind, o *open, to []string)
 }
 
 // harm takes in who suffers in a second.
 func (x *incidents) harm(now time.Time, harms []Harm) {
+	x.setBack(now)
 	x.expire(now)
 	for _, h := range harms {
 		o := x.of(h.Service, now)
@@ -126,6 +127,7 @@ func (o *open) note(s Service) {
 
 // window takes in what was found in a window.
 func (x *incidents) window(start, end time.Time, r *diagnose.Report) {
+	x.setBack(end)
 	x.expire(start)
 	minutes := max(end.Sub(start).Minutes(), 1.0/60)
 	var met []*open
@@ -157,7 +159,7 @@ func (x *incidents) window(start, end time.Time, r *diagnose.Report) {
 	}
 	for i, o := range met {
 		if told := x.weigh(o); !told && learned[i] && o.Fired {
-			x.emit(Update, o)
+			x.update(o)
 		}
 	}
 	x.expire(end)
@@ -261,12 +263,45 @@ func (x *incidents) weigh(o *open) (told bool) {
 		if l := x.c.Critical; l.Share > 0 && s.Share >= l.Share || l.LostSeconds > 0 && s.Lost >= l.LostSeconds {
 			o.Severity = Critical
 			if o.Fired {
-				x.emit(Update, o)
+				x.update(o)
 			}
 			return o.Fired
 		}
 	}
 	return false
+}
+
+// update says what is new of an incident, and begins it for those whom the routes name only
+// now that it is worse, or its cause known.
+func (x *incidents) update(o *open) {
+	var more []string
+	for _, name := range x.c.to(&o.Incident) {
+		if !slices.Contains(o.To, name) {
+			more = append(more, name)
+		}
+	}
+	x.emit(Update, o, o.To)
+	if len(more) > 0 {
+		o.To = append(slices.Clip(o.To), more...)
+		x.emit(Begin, o, more)
+	}
+}
+
+// clockStep is by how much what has been seen may be ahead of what is taken in: seconds come
+// before the window that they are in is judged.
+const clockStep = 2 * time.Minute
+
+// setBack follows a clock that was set back: what was seen in its future would not end, and
+// keep all that is new from beginning, for as long.
+func (x *incidents) setBack(now time.Time) {
+	for _, o := range x.Open {
+		if o.Seen.Sub(now) > clockStep {
+			o.Seen = now
+		}
+		if o.Began.Sub(now) > clockStep {
+			o.Began = now
+		}
+	}
 }
 
 // expire ends what has been away: before anything new is taken for a part of it.
@@ -278,7 +313,7 @@ func (x *incidents) expire(now time.Time) {
 		over := o.Seen
 		o.Ended = &over
 		if o.Fired {
-			x.emit(End, o)
+			x.emit(End, o, o.To)
 			x.remember(o, now)
 		}
 		return true
@@ -292,7 +327,7 @@ func (x *incidents) fire(now time.Time) {
 		if !o.Fired && o.Seen.Sub(o.Began) >= time.Duration(x.c.For) && !x.c.silent(now.Local(), o.Severity) {
 			o.Fired, o.To, o.Said, o.Told = true, x.c.to(&o.Incident), o.Component, now
 			o.Labels = labelsOf(&o.Incident)
-			x.emit(Begin, o)
+			x.emit(Begin, o, o.To)
 		}
 	}
 }

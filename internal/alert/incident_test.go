@@ -26,7 +26,7 @@ type told struct {
 func follow(c *Config) (*incidents, *[]told) {
 	var all []told
 	x := &incidents{c: c}
-	x.emit = func(k Kind, o *open) { all = append(all, told{k, o.Incident, o.To}) }
+	x.emit = func(k Kind, o *open, to []string) { all = append(all, told{k, o.Incident, to}) }
 	return x, &all
 }
 
@@ -145,6 +145,15 @@ func TestSilentHours(t *testing.T) {
 			t.Errorf("%s: silent is %v", s.at, got)
 		}
 	}
+	day := rules(t, "silent: [{days: [sat, sun], from: '00:00', to: '24:00'}, {days: [mon], from: '08:00', to: '08:00'}]\n"+oneHook)
+	saturday := time.Date(2026, 11, 28, 0, 0, 0, 0, time.Local)
+	for minute := range 5 * 24 * 60 {
+		at := saturday.Add(time.Duration(minute) * time.Minute)
+		want := minute < 2*24*60 || minute >= (2*24+8)*60 && minute < (3*24+8)*60
+		if got := day.silent(at, Warning); got != want {
+			t.Fatalf("%s: silent is %v", at, got)
+		}
+	}
 	if c.silent(night, Critical) {
 		t.Error("what is critical is silent, too")
 	}
@@ -181,6 +190,60 @@ routes:
 		if got := c.to(&r.i); !slices.Equal(got, r.want) {
 			t.Errorf("%+v goes to %v, want %v", r.i, got, r.want)
 		}
+	}
+}
+
+// TestRoutesOfWorse: who is to hear of what is critical hears of an incident that becomes so,
+// and who heard of it before goes on to.
+func TestRoutesOfWorse(t *testing.T) {
+	x, all := follow(rules(t, `
+for: 0s
+receivers:
+- {name: oncall, pagerduty: {routing_key_file: /k}}
+- {name: db, command: [/page]}
+- {name: chat, slack: {url: 'https://chat.example/hook'}}
+routes:
+- {severity: critical, to: [oncall, chat]}
+- {cause: 'mariadb-*', to: [db]}
+- {to: [chat]}
+`))
+	x.harm(begin, []Harm{{"nginx:80", 0.1, "10 % of its requests fail"}})
+	x.window(begin, begin.Add(time.Minute), found("mariadb-slow-query cause 80"))
+	x.harm(begin.Add(time.Minute), []Harm{{"nginx:80", 1, "all fail"}})
+	for s := range 600 {
+		x.harm(begin.Add(time.Minute+time.Duration(s)*time.Second), nil)
+	}
+	got := ""
+	for _, m := range *all {
+		got += fmt.Sprintln(m.kind, m.to)
+	}
+	const want = "begin [chat]\nupdate [chat]\nbegin [db]\nupdate [chat db]\nbegin [oncall]\nend [chat db oncall]\n"
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// TestClockSetBack: the clock is two hours ahead at boot, and set right in the middle of harm.
+func TestClockSetBack(t *testing.T) {
+	x, all := follow(rules(t, "for: 10s\n"+oneHook))
+	ahead := begin.Add(2 * time.Hour)
+	for s := range 20 {
+		x.harm(ahead.Add(time.Duration(s)*time.Second), []Harm{{"nginx:80", 1, "all fail"}})
+	}
+	for s := range 5 {
+		x.harm(ahead.Add(time.Duration(30+s)*time.Second), []Harm{{"php:9000", 1, "all fail"}}) // no incident yet
+	}
+	for s := range 300 {
+		x.harm(begin.Add(time.Duration(s)*time.Second), []Harm{{"php:9000", 1, "all fail"}})
+	}
+	var ended []string
+	for _, m := range *all {
+		if m.kind == End {
+			ended = append(ended, m.Services[0].Name)
+		}
+	}
+	if want := []Kind{Begin, Begin, End}; !slices.Equal(kinds(*all), want) || !slices.Equal(ended, []string{"nginx:80"}) {
+		t.Errorf("%v, ended %v", kinds(*all), ended)
 	}
 }
 
