@@ -119,6 +119,18 @@ func (h *BatchHost) resource() *resourcepb.Resource {
 	return r
 }
 
+// identify has the numbers of a span that were drawn follow from the request's own, so that
+// what comes twice is the same span. One that is part of a trace has its place in it.
+func (h *BatchHost) identify(s *tracepb.Span, r *BatchRequest) {
+	id := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(h.ID+"/requests/"), r.Number))
+	if len(s.ParentSpanId) == 0 { // a trace of its own
+		s.TraceId = id[:16]
+	}
+	if !r.Request.Trace.Known() {
+		s.SpanId = id[16:24]
+	}
+}
+
 // Requests sends requests, MostInMessage at most.
 func (b *Batches) Requests(ctx context.Context, h *BatchHost, list []BatchRequest) error {
 	requests := make([]store.Request, len(list))
@@ -126,8 +138,7 @@ func (b *Batches) Requests(ctx context.Context, h *BatchHost, list []BatchReques
 		requests[i] = list[i].Request
 	}
 	data := h.of().spansOf(requests, func(i int, s *tracepb.Span) {
-		id := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(h.ID+"/requests/"), list[i].Number))
-		s.TraceId, s.SpanId = id[:16], id[16:24]
+		h.identify(s, &list[i])
 	})
 	for _, r := range data.ResourceSpans {
 		r.Resource.Attributes = append(r.Resource.Attributes, h.attributes()...)

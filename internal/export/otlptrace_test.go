@@ -79,6 +79,32 @@ func TestSpanOfAnUnsampledTrace(t *testing.T) {
 	}
 }
 
+// TestSpanOfABatch: a span that is sent twice is the same one, whether it carried a trace or
+// not, and one with a parent is in its parent's trace.
+func TestSpanOfABatch(t *testing.T) {
+	const id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	for carried, joins := range map[string]bool{"": false, "00-" + id + "-" + parent + "-00": false, "00-" + id + "-" + parent + "-01": true} {
+		_, s := bothEndsOf(carried)
+		h := &BatchHost{ID: "host-1"}
+		sent := func(number uint64) *tracepb.Span {
+			got := span(&s)
+			h.identify(got, &BatchRequest{Number: number, Request: s})
+			return got
+		}
+		one, again := sent(7), sent(7)
+		if !bytes.Equal(one.TraceId, again.TraceId) || !bytes.Equal(one.SpanId, again.SpanId) {
+			t.Errorf("%q: sent twice it is %x %x and %x %x", carried, one.TraceId, one.SpanId, again.TraceId, again.SpanId)
+		}
+		if in := hex.EncodeToString(one.TraceId) == id; in != joins || (len(one.ParentSpanId) > 0) != joins {
+			t.Errorf("%q: trace %x, parent %x", carried, one.TraceId, one.ParentSpanId)
+		}
+		s.Seq++
+		if next := sent(8); bytes.Equal(next.SpanId, one.SpanId) {
+			t.Errorf("%q: two requests have one number", carried)
+		}
+	}
+}
+
 func TestSpanOfGRPC(t *testing.T) {
 	c, _ := bothEndsOf("")
 	c.Label, c.Flags = "POST /shop.Cart/Get gRPC 14", observe.FlagMultiplexed

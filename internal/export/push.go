@@ -3,6 +3,7 @@ package export
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -197,77 +198,87 @@ func (p *pusher) run(ctx context.Context) {
 		case <-time.After(pause):
 		}
 		due := !time.Now().Before(metrics)
-		after, err := p.send(ctx, due)
+		told, after, err := p.send(ctx, due)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			wait = max(min(max(2*wait, p.opt.firstWait), p.opt.lastWait), min(after, p.opt.lastWait))
 		case err == nil:
 			wait = 0
 		}
-		if due && err == nil {
+		if told {
 			metrics = time.Now().Add(p.opt.Every)
 		}
 	}
 }
 
-// send sends all that waits, and metrics if they are due. It ends with the first
-// failure that is worth another attempt; what it tried stays in the queue then.
+// send sends all that waits by now, and metrics if they are due. A signal ends with its
+// first failure that is worth another attempt, and what it tried stays in its queue; the
+// others get their turn, unless nobody answers: a collector may be without a backend for one.
 // Metrics never wait: the next ones say all that the last ones would have said.
-func (p *pusher) send(ctx context.Context, due bool) (retryAfter time.Duration, err error) {
-	for {
-		batch, take := head(p, &p.requests, requestBatch)
-		if len(batch) == 0 {
-			break
-		}
-		after, err := p.deliver(ctx, requestSignal, p.x.spans(batch), len(batch))
-		if err != nil {
-			return after, err
-		}
-		take()
-	}
-	for {
-		batch, take := head(p, &p.findings, findingBatch)
-		if len(batch) == 0 {
-			break
-		}
-		after, err := p.deliver(ctx, findingSignal, p.x.logs(batch), len(batch))
-		if err != nil {
-			return after, err
-		}
-		take()
-	}
-	for {
-		batch, take := head(p, &p.profiles, 1)
-		if len(batch) == 0 {
-			break
-		}
-		after, err := p.deliver(ctx, profileSignal, batch[0].data, batch[0].count)
-		if err != nil {
-			return after, err
-		}
-		take()
-	}
-	if due {
-		for message, points := range p.x.metrics() {
-			if after, err := p.deliver(ctx, metricSignal, message, points); err != nil {
-				return after, err
+// The error is the first one, and retryAfter the longest; told says that metrics are sent.
+func (p *pusher) send(ctx context.Context, due bool) (told bool, retryAfter time.Duration, err error) {
+	for _, signal := range []func() (time.Duration, error){
+		func() (time.Duration, error) {
+			return drain(p, &p.requests, requestBatch, func(batch []store.Request) (time.Duration, error) {
+				return p.deliver(ctx, requestSignal, p.x.spans(batch), len(batch))
+			})
+		},
+		func() (time.Duration, error) {
+			return drain(p, &p.findings, findingBatch, func(batch []foundAt) (time.Duration, error) {
+				return p.deliver(ctx, findingSignal, p.x.logs(batch), len(batch))
+			})
+		},
+		func() (time.Duration, error) {
+			if !due {
+				return 0, nil
 			}
+			for message, points := range p.x.metrics() {
+				if after, err := p.deliver(ctx, metricSignal, message, points); err != nil {
+					return after, err
+				}
+			}
+			told = true
+			return 0, nil
+		},
+		func() (time.Duration, error) {
+			return drain(p, &p.profiles, 1, func(batch []windowProfile) (time.Duration, error) {
+				return p.deliver(ctx, profileSignal, batch[0].data, batch[0].count)
+			})
+		},
+	} {
+		after, why := signal()
+		retryAfter, err = max(retryAfter, after), cmp.Or(err, why)
+		if errors.Is(why, errAway) || ctx.Err() != nil {
+			break
 		}
 	}
-	return 0, nil
+	return told, retryAfter, err
 }
 
-// head copies the first of a queue. take removes them; those that gave way to
-// newer ones meanwhile are gone, and counted, already.
-func head[T any](p *pusher, r *ring[T], most int) (batch []T, take func()) {
+// errAway is that nobody answers.
+var errAway = errors.New("nobody answers")
+
+// drain delivers what is in a queue now, most at a time. What comes meanwhile waits for the
+// next time: else a queue that fills as fast as the collector takes it keeps it from all others.
+func drain[T any](p *pusher, r *ring[T], most int, deliver func([]T) (time.Duration, error)) (time.Duration, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	batch = r.first(most)
-	until := r.gone + uint64(len(batch))
-	return batch, func() {
+	end := r.gone + uint64(r.n)
+	p.mu.Unlock()
+	for {
 		p.mu.Lock()
-		defer p.mu.Unlock()
+		batch := r.first(int(min(uint64(most), end-min(end, r.gone))))
+		until := r.gone + uint64(len(batch))
+		p.mu.Unlock()
+		if len(batch) == 0 {
+			return 0, nil
+		}
+		if after, err := deliver(batch); err != nil {
+			return after, err
+		}
+		// Those that gave way to newer ones meanwhile are gone, and counted, already.
+		p.mu.Lock()
 		r.drop(until)
+		p.mu.Unlock()
 	}
 }
 
@@ -291,6 +302,9 @@ func (p *pusher) deliver(ctx context.Context, s signal, m proto.Message, n int) 
 		return 0, nil
 	case answer.again:
 		p.count(s, 0, 0, answer.err)
+		if answer.away {
+			return answer.after, errAway
+		}
 		return answer.after, answer.err
 	}
 	p.count(s, 0, n, answer.err)

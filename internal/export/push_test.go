@@ -349,8 +349,49 @@ func TestPushGetsOverFailure(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if len(said) != 2 || !strings.HasSuffix(said[0], "requests: status 503") || !strings.HasSuffix(said[1], "works again") {
-		t.Errorf("said %q", said)
+	slices.Sort(said)
+	var of []string
+	for _, line := range said { // each signal on its own
+		of = append(of, strings.TrimPrefix(line, "otlp: "+to.url+": "))
+	}
+	if want := []string{"metrics: status 503", "metrics: works again", "requests: status 503", "requests: works again"}; !slices.Equal(of, want) {
+		t.Errorf("said %q, want %q", of, want)
+	}
+}
+
+// TestPushOneSignalAway: a collector that has no backend for traces still gets metrics and
+// findings; and so it does while requests come faster than it takes them.
+func TestPushOneSignalAway(t *testing.T) {
+	for name, answer := range map[string]func(path string) (int, []byte){
+		"no traces": func(path string) (int, []byte) {
+			if strings.Contains(path, "trace") {
+				return 503, nil
+			}
+			return 200, nil
+		},
+		"slow": func(path string) (int, []byte) {
+			if strings.Contains(path, "trace") {
+				time.Sleep(30 * time.Millisecond)
+			}
+			return 200, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to := newReceiver(t)
+			to.answer = answer
+			x := fed(1, 2, Options{})
+			pushing(t, x, to.url, nil)
+			more, end := context.WithCancel(t.Context())
+			defer end()
+			go func() {
+				for more.Err() == nil {
+					x.Request(slowRequest())
+					time.Sleep(time.Millisecond)
+				}
+			}()
+			x.Window(windowOf(findingOf("fd-limit", "nginx", 80)))
+			to.does("metrics and findings", func() bool { return len(to.metrics) > 3 && len(to.allLogs()) > 0 })
+		})
 	}
 }
 

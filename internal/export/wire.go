@@ -107,6 +107,7 @@ const maxAnswer = 64 << 10
 type answer struct {
 	err      error
 	again    bool          // another attempt may go better
+	away     bool          // nobody answered
 	after    time.Duration // no sooner than that
 	rejected int64         // items that were not taken, of a message that was
 	why      string        // they were not, as the collector says
@@ -146,12 +147,12 @@ func (w *wire) send(ctx context.Context, s signal, message []byte) answer {
 		if errors.As(err, &e) {
 			err = e.Err // without the URL, which is reported next to it
 		}
-		return answer{err: err, again: true}
+		return answer{err: err, again: true, away: true}
 	}
 	defer got.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(got.Body, maxAnswer))
 	if err != nil {
-		return answer{err: err, again: true}
+		return answer{err: err, again: true, away: true}
 	}
 	if w.grpc {
 		return grpcAnswer(got, text)
