@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	// atATime is on how many nodes slowray runs at the same time.
-	atATime = 32
+	// atATime is on how many nodes slowray runs at the same time, and mostStreams on how many
+	// where it goes on until it is ended: nodes that wait for their turn would never have one.
+	atATime     = 32
+	mostStreams = 1024
 	// mostOutput is what is taken of one report; the largest known has a tenth of it.
 	mostOutput = 32 << 20
 )
@@ -54,9 +56,14 @@ type Result struct {
 // Look runs slowray at all spots and gives what it said, in their order.
 func Look(ctx context.Context, run Runner, spots []Spot, args []string) []Result {
 	results := make([]Result, len(spots))
-	each(spots, func(i int, s Spot) {
+	each(spots, atATime, func(i int, s Spot) {
 		out, stderr := budget.Prefix{Most: mostOutput}, budget.Prefix{Most: mostOutput}
-		status, err := run(ctx, s, slices.Concat(args, s.containers()), &out, &stderr)
+		filter, err := s.containers()
+		if err != nil {
+			results[i] = Result{Spot: s, Status: commandline.ExitFailed, Err: err}
+			return
+		}
+		status, err := run(ctx, s, slices.Concat(args, filter), &out, &stderr)
 		switch {
 		case err != nil:
 		case out.Over || stderr.Over:
@@ -94,9 +101,14 @@ func Stream(ctx context.Context, run Runner, spots []Spot, args []string, text b
 		}
 		worst = max(worst, status)
 	}
-	each(spots, func(_ int, s Spot) {
+	several := len(spots) > 1
+	if more := len(spots) - mostStreams; more > 0 {
+		note(spots[mostStreams], 0, fmt.Errorf("this node and %d others are left out: name fewer pods", more-1))
+		spots = spots[:mostStreams]
+	}
+	each(spots, mostStreams, func(_ int, s Spot) {
 		name := ""
-		if text && len(spots) > 1 {
+		if text && several {
 			name = s.Node + "  "
 		}
 		filter, err := s.Workload()
@@ -113,10 +125,10 @@ func Stream(ctx context.Context, run Runner, spots []Spot, args []string, text b
 	return worst
 }
 
-// each calls look for all spots, some at a time.
-func each(spots []Spot, look func(int, Spot)) {
+// each calls look for all spots, so many at a time.
+func each(spots []Spot, most int, look func(int, Spot)) {
 	var all sync.WaitGroup
-	turns := make(chan struct{}, atATime)
+	turns := make(chan struct{}, most)
 	for i, s := range spots {
 		turns <- struct{}{}
 		all.Go(func() {
@@ -129,13 +141,10 @@ func each(spots []Spot, look func(int, Spot)) {
 
 // label is the node, and its pods if they are asked about.
 func (s Spot) label() string {
-	switch len(s.Pods) {
-	case 0:
+	if len(s.Pods) == 0 {
 		return s.Node
-	case 1:
-		return s.Node + "  " + s.Pods[0].Namespace + "/" + s.Pods[0].Name
 	}
-	return fmt.Sprintf("%s  %d pods", s.Node, len(s.Pods))
+	return s.Node + "  " + s.podNames()
 }
 
 // lines passes on whole lines, each with something before it.

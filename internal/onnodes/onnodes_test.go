@@ -9,10 +9,12 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/slowray/slowray/internal/commandline"
 )
@@ -214,17 +216,41 @@ func TestFilter(t *testing.T) {
 	one.Labels["pod-template-hash"], two.Labels["pod-template-hash"] = "5d8f9", "5d8f9"
 	stray := pod("shop", "alone", "node-1", "cart", "")
 	stray.OwnerReferences = nil
+	yes := true
+	rollout := []corev1.Pod{one, two}
+	for i := range rollout {
+		rollout[i].Labels = map[string]string{"rollouts-pod-template-hash": "5d8f9"}
+	}
+	nightly := []corev1.Pod{one, two}
+	for i := range nightly {
+		nightly[i].CreationTimestamp = metav1.Unix(60*29123456, 0)
+		nightly[i].OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "backup-29123456", Controller: &yes}}
+	}
+	down := pod("shop", "cart-5d8f9-zzzzz", "node-1", "cart-5d8f9", "ReplicaSet")
+	down.Labels["pod-template-hash"] = "5d8f9"
+	down.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	meshed := stray
+	meshed.Status.InitContainerStatuses = []corev1.ContainerStatus{
+		{Name: "proxy", ContainerID: "containerd://proxy-of-alone", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+		{Name: "migrate", ContainerID: "containerd://over", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
+	}
 	for name, test := range map[string]struct {
 		pods          []*corev1.Pod
 		why, requests string
 	}{
-		"a node":       {nil, "[]", "[] <nil>"},
-		"one pod":      {[]*corev1.Pod{&stray}, "[--container=id-of-alone-]", "[--pod=shop/alone] <nil>"},
-		"a Deployment": {[]*corev1.Pod{&one, &two}, "[--container=id-of-cart-5,id-of-cart-5]", "[--pod=shop/cart] <nil>"},
-		"a service":    {[]*corev1.Pod{&one, &stray}, "[--container=id-of-cart-5,id-of-alone-]", "[] nothing controls all 2 pods on node node-1: name one of them"},
+		"a node":       {nil, "[] <nil>", "[] <nil>"},
+		"one pod":      {[]*corev1.Pod{&stray}, "[--container=id-of-alone-] <nil>", "[--pod=shop/alone] <nil>"},
+		"a Deployment": {[]*corev1.Pod{&one, &two}, "[--container=id-of-cart-5,id-of-cart-5] <nil>", "[--pod=shop/cart] <nil>"},
+		"a Rollout":    {[]*corev1.Pod{&rollout[0], &rollout[1]}, "[--container=id-of-cart-5,id-of-cart-5] <nil>", "[--pod=shop/cart] <nil>"},
+		"a CronJob":    {[]*corev1.Pod{&nightly[0], &nightly[1]}, "[--container=id-of-cart-5,id-of-cart-5] <nil>", "[--pod=shop/backup] <nil>"},
+		"a sidecar":    {[]*corev1.Pod{&meshed}, "[--container=proxy-of-alo,id-of-alone-] <nil>", "[--pod=shop/alone] <nil>"},
+		"one of two":   {[]*corev1.Pod{&down, &one}, "[--container=id-of-cart-5] <nil>", "[--pod=shop/cart] <nil>"},
+		"none runs":    {[]*corev1.Pod{&down}, "[] no container of shop/cart-5d8f9-zzzzz runs at the moment: kubectl describe -n shop pod/cart-5d8f9-zzzzz", "[--pod=shop/cart-5d8f9-zzzzz] <nil>"},
+		"a service":    {[]*corev1.Pod{&one, &stray}, "[--container=id-of-cart-5,id-of-alone-] <nil>", "[] nothing controls all 2 pods on node node-1: name one of them"},
 	} {
 		s := Spot{"node-1", test.pods}
-		if got := fmt.Sprint(s.containers()); got != test.why {
+		ids, err := s.containers()
+		if got := fmt.Sprint(ids, " ", err); got != test.why {
 			t.Errorf("%s: why %s, want %s", name, got, test.why)
 		}
 		flags, err := s.Workload()
@@ -238,13 +264,16 @@ func TestFilter(t *testing.T) {
 func TestFirst(t *testing.T) {
 	p := pod("shop", "cart-5d8f9-abcde", "node-1", "cart-5d8f9", "ReplicaSet")
 	p.Spec.Containers = []corev1.Container{{Name: "app"}, {Name: "proxy"}}
+	always := corev1.ContainerRestartPolicyAlways
+	p.Spec.InitContainers = []corev1.Container{{Name: "migrate"}, {Name: "mesh", RestartPolicy: &always}}
 	for _, test := range []struct {
 		pods            []*corev1.Pod
 		container, want string
 	}{
 		{[]*corev1.Pod{&p}, "", "--pod=shop/cart-5d8f9-abcde <nil>"},
 		{[]*corev1.Pod{&p}, "proxy", "--pod=shop/cart-5d8f9-abcde/proxy <nil>"},
-		{[]*corev1.Pod{&p}, "../x", ` pod cart-5d8f9-abcde has no container "../x": it has app, proxy`},
+		{[]*corev1.Pod{&p}, "../x", ` pod cart-5d8f9-abcde has no container "../x": it has app, proxy, mesh`},
+		{[]*corev1.Pod{&p}, "mesh", "--pod=shop/cart-5d8f9-abcde/mesh <nil>"},
 		{nil, "", " give a pod of node node-1, or the pid of a process there"},
 	} {
 		flag, err := Spot{"node-1", test.pods}.First(test.container)
@@ -274,6 +303,27 @@ func TestStream(t *testing.T) {
 		if got := strings.Count(out.String(), line); got != want {
 			t.Errorf("%q is there %d times, want %d:\n%s", line, got, want, out.String())
 		}
+	}
+}
+
+// TestStreamOfManyNodes: all nodes are listened to at the same time, for none would end.
+func TestStreamOfManyNodes(t *testing.T) {
+	spots := make([]Spot, 100)
+	for i := range spots {
+		spots[i].Node = fmt.Sprint("node-", i)
+	}
+	ctx, end := context.WithTimeout(t.Context(), 10*time.Second)
+	defer end()
+	var running atomic.Int64
+	status := Stream(ctx, func(ctx context.Context, _ Spot, _ []string, _, _ io.Writer) (int, error) {
+		if running.Add(1) == int64(len(spots)) {
+			end()
+		}
+		<-ctx.Done()
+		return 0, nil
+	}, spots, nil, true, io.Discard, io.Discard)
+	if n := running.Load(); n != int64(len(spots)) || status != 0 {
+		t.Errorf("%d of %d nodes were listened to, status %d", n, len(spots), status)
 	}
 }
 

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/slowray/slowray/internal/sense/kube/owner"
 	"github.com/slowray/slowray/internal/shell"
 )
 
@@ -23,20 +23,32 @@ type Spot struct {
 }
 
 // containers is the flag by which slowray why looks at these pods only: the ids of what
-// runs in them, which a node knows without the API server.
-func (s Spot) containers() []string {
+// runs in them, sidecars too, which a node knows without the API server.
+func (s Spot) containers() ([]string, error) {
+	if len(s.Pods) == 0 {
+		return nil, nil
+	}
 	var ids []string
 	for _, p := range s.Pods {
-		for _, c := range p.Status.ContainerStatuses {
+		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 			if _, id, ok := strings.Cut(c.ContainerID, "://"); ok && c.State.Running != nil && id != "" {
 				ids = append(ids, id[:min(len(id), shortID)])
 			}
 		}
 	}
-	if len(ids) == 0 {
-		return nil
+	if len(ids) == 0 { // without the flag it would be about all of the node
+		p := s.Pods[0]
+		return nil, fmt.Errorf("no container of %s runs at the moment: %s", s.podNames(), shell.Args("kubectl", "describe", "-n", p.Namespace, "pod/"+p.Name))
 	}
-	return []string{"--container=" + strings.Join(ids, ",")}
+	return []string{"--container=" + strings.Join(ids, ",")}, nil
+}
+
+// podNames is the pod, or how many there are.
+func (s Spot) podNames() string {
+	if len(s.Pods) == 1 {
+		return s.Pods[0].Namespace + "/" + s.Pods[0].Name
+	}
+	return fmt.Sprintf("%d pods", len(s.Pods))
 }
 
 // shortID is how much of the id of a container slowray compares.
@@ -74,22 +86,24 @@ func (s Spot) First(container string) (string, error) {
 	for i := range p.Spec.Containers {
 		names = append(names, p.Spec.Containers[i].Name)
 	}
+	for i := range p.Spec.InitContainers {
+		if c := &p.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways { // a sidecar
+			names = append(names, c.Name)
+		}
+	}
 	if !slices.Contains(names, container) {
 		return "", fmt.Errorf("pod %s has no container %q: it has %s", p.Name, container, strings.Join(names, ", "))
 	}
 	return "--pod=" + p.Namespace + "/" + p.Name + "/" + container, nil
 }
 
-// controller is the name of what controls a pod, of a Deployment rather than its ReplicaSet.
+// controller is the name of what controls a pod, as its node knows it; "" where nothing does.
 func controller(p *corev1.Pod) string {
-	owner := metav1.GetControllerOf(p)
-	if owner == nil {
+	kind, name := owner.Of(p.Name, p.Labels, p.OwnerReferences, p.CreationTimestamp.Time)
+	if kind == "Pod" {
 		return ""
 	}
-	if hash := p.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; owner.Kind == "ReplicaSet" && hash != "" {
-		return strings.TrimSuffix(owner.Name, "-"+hash)
-	}
-	return owner.Name
+	return name
 }
 
 // kinds are the names by which kubectl knows them.

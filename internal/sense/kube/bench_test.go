@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slowray/slowray/internal/sense/kube/owner"
 )
 
 // BenchmarkNode is what a node with 110 pods costs in one second: 2,000 connections, each
@@ -16,7 +18,7 @@ func BenchmarkNode(b *testing.B) {
 	f := &fakeCRI{}
 	for i := range 110 {
 		f.add(fmt.Sprint("uid-", i), "shop", fmt.Sprintf("cart-7d9f8b6c5d-%05d", i), fmt.Sprintf("10.1.0.%d", i), fmt.Sprintf("%012d", i)+strings.Repeat("0", 52), false,
-			map[string]string{labelTemplateHash: "7d9f8b6c5d"}, time.Now().Add(-time.Minute))
+			map[string]string{owner.LabelTemplateHash: "7d9f8b6c5d"}, time.Now().Add(-time.Minute))
 	}
 	root := f.serve(b)
 	mustBeNode(b, root)

@@ -16,6 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/kube/owner"
 	"github.com/slowray/slowray/internal/sense/workload"
 )
 
@@ -40,9 +41,10 @@ const (
 
 // cri asks a container runtime (k8s.io/cri-api, runtime.v1).
 type cri struct {
-	state  *state
-	socket string
-	conn   *grpc.ClientConn
+	state *state
+	// asked are the sockets that are there, in the order of sockets: Docker has a containerd
+	// of its own, next to that of the kubelet, which speaks no CRI or knows no pod.
+	asked []criSocket
 
 	looking   sync.Mutex // of one look at a time, and of what follows
 	sandboxes map[string]sandbox
@@ -50,7 +52,13 @@ type cri struct {
 	known     time.Time // of the last answer
 
 	mu  sync.Mutex
+	at  int // which of asked has the pods
 	err error
+}
+
+type criSocket struct {
+	path string
+	conn *grpc.ClientConn
 }
 
 // sandbox is what does not change of one.
@@ -59,8 +67,9 @@ type sandbox struct {
 	host  bool // its network is the node's
 }
 
-// findCRI finds the socket of a runtime; nil when there is none. Only root's is asked.
+// findCRI finds the sockets of runtimes; nil when there is none. Only root's are asked.
 func findCRI(root string, s *state) *cri {
+	c := &cri{state: s, sandboxes: map[string]sandbox{}}
 	for _, path := range sockets {
 		for _, at := range []string{root, "/proc/1/root"} {
 			st, err := os.Stat(at + path)
@@ -73,16 +82,23 @@ func findCRI(root string, s *state) *cri {
 			conn, err := grpc.NewClient("unix://"+at+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableServiceConfig(),
 				grpc.WithIdleTimeout(time.Minute), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(criBytes)))
 			if err == nil {
-				return &cri{state: s, socket: path, conn: conn, sandboxes: map[string]sandbox{}}
+				c.asked = append(c.asked, criSocket{path, conn})
+				break // the other one is the same, or another root's
 			}
 		}
 	}
-	return nil
+	if len(c.asked) == 0 {
+		return nil
+	}
+	return c
 }
 
 func (c *cri) close() {
-	if c != nil {
-		_ = c.conn.Close() // it was only read from
+	if c == nil {
+		return
+	}
+	for _, s := range c.asked {
+		_ = s.conn.Close() // it was only read from
 	}
 }
 
@@ -91,9 +107,9 @@ func (c *cri) look(ctx context.Context) (int, error) {
 	c.looking.Lock()
 	defer c.looking.Unlock()
 	now := time.Now()
-	pods, err := c.list(ctx)
+	at, pods, err := c.first(ctx)
 	c.mu.Lock()
-	c.err = err
+	c.at, c.err = at, err
 	c.mu.Unlock()
 	if err != nil {
 		return 0, err
@@ -104,8 +120,24 @@ func (c *cri) look(ctx context.Context) (int, error) {
 	return len(pods), nil
 }
 
-func (c *cri) list(ctx context.Context) (map[string]*pod, error) {
-	client := runtimeapi.NewRuntimeServiceClient(c.conn)
+// first asks the runtime that had the pods, and the others only where it has none: one that
+// is away for a moment is not given up for one without any.
+func (c *cri) first(ctx context.Context) (at int, pods map[string]*pod, err error) {
+	at = c.at
+	pods, err = c.list(ctx, c.asked[at].conn)
+	for i := range c.asked {
+		if len(pods) > 0 || i == at {
+			continue
+		}
+		if more, why := c.list(ctx, c.asked[i].conn); len(more) > 0 || why == nil && errors.Is(err, errNoCRI) {
+			at, pods, err = i, more, why
+		}
+	}
+	return at, pods, err
+}
+
+func (c *cri) list(ctx context.Context, conn *grpc.ClientConn) (map[string]*pod, error) {
+	client := runtimeapi.NewRuntimeServiceClient(conn)
 	asked, cancel := context.WithTimeout(ctx, criTimeout)
 	defer cancel()
 	boxes, err := client.ListPodSandbox(asked, &runtimeapi.ListPodSandboxRequest{})
@@ -135,7 +167,8 @@ func (c *cri) list(ctx context.Context) (map[string]*pod, error) {
 		if p == nil {
 			p = &pod{}
 			p.UID, p.Namespace, p.Name = clip(uid), clip(b.Labels[labelPodNamespace]), clip(b.Labels[labelPodName])
-			p.Kind, p.Owner = ownerByLabels(b.Labels[labelPodName], b.Labels, created)
+			kind, name := owner.ByLabels(b.Labels[labelPodName], b.Labels, created)
+			p.Kind, p.Owner = clip(kind), clip(name)
 			p.CreatedAt, p.Phase = secondsOf(created), "Succeeded"
 			pods[uid] = p
 		}
@@ -207,7 +240,7 @@ func told(err error) error {
 func (c *cri) source() observe.KubeSource {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return observe.KubeSource{Name: nameCRI, Where: c.socket, Error: line(c.err)}
+	return observe.KubeSource{Name: nameCRI, Where: c.asked[c.at].path, Error: line(c.err)}
 }
 
 // line is an error in one line; empty when there is none.

@@ -29,7 +29,7 @@ func TestSocketsOfRuntimes(t *testing.T) {
 				return ""
 			}
 			defer c.close()
-			return c.socket
+			return c.asked[0].path
 		}
 		if err := os.MkdirAll(filepath.Dir(root+path), 0o755); err != nil {
 			t.Fatal(err)

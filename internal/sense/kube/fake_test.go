@@ -244,7 +244,12 @@ func (f *fakeCRI) serve(t testing.TB) (root string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(root) })
-	path := root + sockets[0]
+	serveAt(t, root+sockets[0], f)
+	return root
+}
+
+// serveAt listens at a path; with nil as a containerd that speaks no CRI.
+func serveAt(t testing.TB, path string, f *fakeCRI) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -253,10 +258,11 @@ func (f *fakeCRI) serve(t testing.TB) (root string) {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer()
-	runtimeapi.RegisterRuntimeServiceServer(server, f)
+	if f != nil {
+		runtimeapi.RegisterRuntimeServiceServer(server, f)
+	}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
-	return root
 }
 
 // fakeKubelet serves a list of pods and gives its port.

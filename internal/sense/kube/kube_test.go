@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/kube/owner"
 )
 
 const (
@@ -40,7 +42,7 @@ func cartPod() corev1.Pod {
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			UID: "uid-cart", Namespace: "shop", Name: "cart-7d9f8b6c5d-x2x4z", ResourceVersion: "5", CreationTimestamp: ago(time.Hour),
-			Labels:          map[string]string{labelTemplateHash: "7d9f8b6c5d"},
+			Labels:          map[string]string{owner.LabelTemplateHash: "7d9f8b6c5d"},
 			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "cart-7d9f8b6c5d", Controller: ptr(true)}},
 		},
 		Spec: corev1.PodSpec{
@@ -222,11 +224,41 @@ func TestKubelet(t *testing.T) {
 	}
 }
 
+// TestCRINextToDocker: the containerd of Docker, which speaks no CRI or knows no pod, does not
+// hide that of the kubelet; and when that one is away, its pods are not over.
+func TestCRINextToDocker(t *testing.T) {
+	for name, docker := range map[string]*fakeCRI{"speaks no CRI": nil, "knows no pod": {}} {
+		f := &fakeCRI{}
+		f.add("uid-cart", "shop", cart.Pod, "10.1.0.7", cartID, false, map[string]string{owner.LabelTemplateHash: "7d9f8b6c5d"}, time.Now().Add(-time.Minute))
+		root, err := os.MkdirTemp("", "cri")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(root) })
+		serveAt(t, root+sockets[0], docker)
+		serveAt(t, root+sockets[2], f)
+		c := findCRI(root, newState(newIndex(), "node-7"))
+		if c == nil || len(c.asked) < 2 {
+			t.Fatalf("%s: %+v", name, c)
+		}
+		t.Cleanup(c.close)
+		if n, err := c.look(context.Background()); n != 1 || err != nil || c.source().Where != sockets[2] {
+			t.Errorf("%s: %d pods, %v, %+v", name, n, err, c.source())
+		}
+		f.mu.Lock()
+		f.wait = time.Hour
+		f.mu.Unlock()
+		if _, err := c.look(context.Background()); err == nil || c.source().Where != sockets[2] {
+			t.Errorf("%s: it is away: %v, %+v", name, err, c.source())
+		}
+	}
+}
+
 func TestCRI(t *testing.T) {
 	f := &fakeCRI{}
 	at := time.Now().Add(-time.Minute)
-	f.add("uid-cart", "shop", cart.Pod, "10.1.0.7", cartID, false, map[string]string{labelTemplateHash: "7d9f8b6c5d"}, at)
-	f.add("uid-proxy", "kube-system", "kube-proxy-x2x4z", "192.168.0.7", proxyID, true, map[string]string{labelGeneration: "1"}, at)
+	f.add("uid-cart", "shop", cart.Pod, "10.1.0.7", cartID, false, map[string]string{owner.LabelTemplateHash: "7d9f8b6c5d"}, at)
+	f.add("uid-proxy", "kube-system", "kube-proxy-x2x4z", "192.168.0.7", proxyID, true, map[string]string{owner.LabelGeneration: "1"}, at)
 	k := startKube(t, Options{Root: f.serve(t)})
 	w, errs := k.Window(context.Background(), Query{Start: start})
 	if len(errs) != 0 || w == nil || len(w.Pods) != 2 || w.Pods[1].Name != cart.Pod || w.Pods[1].Kind != "Deployment" || w.Pods[0].Owner != "kube-proxy" {
@@ -245,7 +277,7 @@ func TestCRI(t *testing.T) {
 
 	// The address is another pod's now: what is known of yesterday stays.
 	f.remove("uid-cart")
-	f.add("uid-db", "shop", "db-0", "10.1.0.7", strings.Repeat("b", 64), false, map[string]string{labelStatefulPod: "db-0"}, time.Now())
+	f.add("uid-db", "shop", "db-0", "10.1.0.7", strings.Repeat("b", 64), false, map[string]string{owner.LabelStatefulPod: "db-0"}, time.Now())
 	began := time.Now().UnixNano()
 	if _, err := k.cri.look(context.Background()); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/sense/kube/owner"
 )
 
 // pod is one of this node, as the best source tells of it. Its times are seconds since
@@ -52,7 +53,8 @@ func secondsOf(t time.Time) float64 {
 func podOf(p *corev1.Pod) *pod {
 	out := &pod{node: clip(p.Spec.NodeName)}
 	out.UID, out.Namespace, out.Name = clip(string(p.UID)), clip(p.Namespace), clip(p.Name)
-	out.Kind, out.Owner = ownerOf(p.Name, p.Labels, p.OwnerReferences, p.CreationTimestamp.Time)
+	kind, name := owner.Of(p.Name, p.Labels, p.OwnerReferences, p.CreationTimestamp.Time)
+	out.Kind, out.Owner = clip(kind), clip(name)
 	out.HostNetwork, out.Phase, out.QoS = p.Spec.HostNetwork, clip(string(p.Status.Phase)), clip(string(p.Status.QOSClass))
 	out.CreatedAt, out.DNSPolicy = seconds(p.CreationTimestamp), clip(string(p.Spec.DNSPolicy))
 	if p.DeletionTimestamp != nil {

@@ -1,4 +1,8 @@
-package kube
+// Package owner tells who made a pod: the controller that a user edits.
+//
+// In: what a pod says of itself. Out: kind and name, as they came; whoever shows them
+// clips them. The nodes and kubectl-slowray have to agree on them.
+package owner
 
 import (
 	"strconv"
@@ -10,17 +14,17 @@ import (
 
 // Labels that controllers put on the pods that they make (k8s.io/api, v1.34).
 const (
-	labelTemplateHash = "pod-template-hash"
+	LabelTemplateHash = "pod-template-hash"
 	labelRollouts     = "rollouts-pod-template-hash" // Argo Rollouts
 	labelJob          = "batch.kubernetes.io/job-name"
 	labelJobBefore    = "job-name"
-	labelStatefulPod  = "statefulset.kubernetes.io/pod-name"
-	labelGeneration   = "pod-template-generation" // DaemonSet
+	LabelStatefulPod  = "statefulset.kubernetes.io/pod-name"
+	LabelGeneration   = "pod-template-generation" // DaemonSet
 )
 
-// ownerOf is the controller of a pod that a user edits: the Deployment of its ReplicaSet,
+// Of is the controller of a pod that a user edits: the Deployment of its ReplicaSet,
 // the CronJob of its Job; the pod itself where nothing controls it.
-func ownerOf(pod string, labels map[string]string, refs []metav1.OwnerReference, created time.Time) (kind, name string) {
+func Of(pod string, labels map[string]string, refs []metav1.OwnerReference, created time.Time) (kind, name string) {
 	kind, name = "Pod", pod
 	for i := range refs {
 		if refs[i].Controller != nil && *refs[i].Controller && refs[i].Kind != "Node" { // a static pod is the kubelet's
@@ -29,7 +33,7 @@ func ownerOf(pod string, labels map[string]string, refs []metav1.OwnerReference,
 	}
 	switch kind {
 	case "ReplicaSet":
-		for label, of := range map[string]string{labelTemplateHash: "Deployment", labelRollouts: "Rollout"} {
+		for label, of := range map[string]string{LabelTemplateHash: "Deployment", labelRollouts: "Rollout"} {
 			if base, ok := cutHash(name, labels[label]); ok {
 				kind, name = of, base
 				break
@@ -40,17 +44,17 @@ func ownerOf(pod string, labels map[string]string, refs []metav1.OwnerReference,
 			kind, name = "CronJob", base
 		}
 	}
-	return clip(kind), clip(name)
+	return kind, name
 }
 
-// ownerByLabels is ownerOf where only the labels are known, as to the container runtime:
+// ByLabels is Of where only the labels are known, as to the container runtime:
 // what controllers name pods is part of what they promise.
-func ownerByLabels(pod string, labels map[string]string, created time.Time) (kind, name string) {
+func ByLabels(pod string, labels map[string]string, created time.Time) (kind, name string) {
 	base := ""
 	if at := strings.LastIndexByte(pod, '-'); at > 0 {
 		base = pod[:at]
 	}
-	hash, rollout := labels[labelTemplateHash], labels[labelRollouts]
+	hash, rollout := labels[LabelTemplateHash], labels[labelRollouts]
 	job := labels[labelJob]
 	if job == "" {
 		job = labels[labelJobBefore]
@@ -70,12 +74,12 @@ func ownerByLabels(pod string, labels map[string]string, created time.Time) (kin
 		if b, ok := cronJobOf(job, created); ok {
 			kind, name = "CronJob", b
 		}
-	case labels[labelStatefulPod] == pod && base != "":
+	case labels[LabelStatefulPod] == pod && base != "":
 		kind, name = "StatefulSet", base
-	case labels[labelGeneration] != "" && base != "":
+	case labels[LabelGeneration] != "" && base != "":
 		kind, name = "DaemonSet", base
 	}
-	return clip(kind), clip(name)
+	return kind, name
 }
 
 func cutHash(name, hash string) (string, bool) {
