@@ -246,6 +246,10 @@ func (s *cgroupScan) readV2(dir string, g *CgroupSample) {
 	if b, ok := s.file(dir, "memory.events"); ok {
 		g.MemoryAtLimit, g.OOMKills = flatKey(b, "max"), flatKey(b, "oom_kill")
 	}
+	// The former counts what happened in groups below, too; this one whose limit it was (5.2).
+	if b, ok := s.file(dir, "memory.events.local"); ok {
+		g.MemoryAtLimit = flatKey(b, "max")
+	}
 	if b, ok := s.file(dir, "memory.pressure"); ok {
 		p, _ := parsePressure(bytes.NewReader(b))
 		g.MemoryStallUS = p.some

@@ -58,6 +58,9 @@ func (s *cgroupScan) readV2Limits(dir string, g *CgroupSample) {
 		if b, ok := s.file(dir, "memory.events"); ok {
 			g.MemoryAtHigh = flatKey(b, "high")
 		}
+		if b, ok := s.file(dir, "memory.events.local"); ok {
+			g.MemoryAtHigh = flatKey(b, "high")
+		}
 		s.memoryStat(dir, g, "file", "workingset_refault_file")
 	}
 	s.readPIDs(dir, g)

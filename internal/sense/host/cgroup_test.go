@@ -84,6 +84,8 @@ func TestCgroupsV2(t *testing.T) {
 		"web.slice/cpu.stat":                    "usage_usec 9\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n",
 		"web.slice/memory.max":                  "1073741824\n",
 		"web.slice/memory.high":                 "max\n",
+		"web.slice/memory.events":               "low 0\nhigh 5\nmax 7\noom 2\noom_kill 0\n", // of the service's group
+		"web.slice/memory.events.local":         "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\n",
 		"web.slice/fpm.service/cpu.max":         "150000 100000\n",
 		"web.slice/fpm.service/cpu.stat":        "usage_usec 9\nnr_periods 36\nnr_throttled 30\nthrottled_usec 3250000\nnr_bursts 0\nburst_usec 0\n",
 		"web.slice/fpm.service/memory.max":      "max\n",
