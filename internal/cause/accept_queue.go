@@ -296,22 +296,28 @@ func settingSource(s observe.Setting) string {
 // asks for, with its file as seen from the host; the zero Setting when the
 // application is not known.
 func (v *View) configuredBacklog(s *Service, l *observe.Listener) observe.Setting {
-	if n := s.nginx; n != nil {
+	if n := s.nginx; n != nil && v.belongsTo(l, n.PID) {
 		for _, ln := range n.Listens {
 			if l.Port != 0 && ln.Port == l.Port || l.Path != "" && ln.Path == l.Path {
 				return fromHost(n.Root, ln.Backlog)
 			}
 		}
 	}
-	if m, pool := s.fpm, s.pool; pool != nil {
+	if m, pool := s.fpm, s.pool; pool != nil && v.belongsTo(l, m.PID) {
 		return fromHost(m.Root, pool.ListenBacklog)
 	}
 	return observe.Setting{}
 }
 
+// belongsTo says whether a socket is of a server: at another address of the same port another
+// program may listen.
+func (v *View) belongsTo(l *observe.Listener, server int) bool {
+	return l.PID == 0 || v.Master(l.PID) == v.Master(server)
+}
+
 // backlogCommands tells how to give the application a longer backlog.
 func (v *View) backlogCommands(s *Service, l *observe.Listener, have observe.Setting, want int) []shell.Command {
-	if n := s.nginx; n != nil {
+	if n := s.nginx; n != nil && v.belongsTo(l, n.PID) {
 		// nginx takes a new backlog at reload: it calls listen() again on the
 		// open socket when the value changed (ngx_configure_listening_sockets).
 		file := n.Root + n.Config
@@ -323,7 +329,7 @@ func (v *View) backlogCommands(s *Service, l *observe.Listener, have observe.Set
 			shell.Line("kill -HUP %s   # nginx master: reload", n.PID),
 		}
 	}
-	if m, pool := s.fpm, s.pool; pool != nil {
+	if m, pool := s.fpm, s.pool; pool != nil && v.belongsTo(l, m.PID) {
 		file := m.Root + m.Config
 		if have.File != "" {
 			file = have.File

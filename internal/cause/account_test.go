@@ -53,6 +53,8 @@ func TestAccount(t *testing.T) {
 		{"one in twenty fails", func(e *observe.Endpoint) { e.Statuses = map[string]uint64{"2xx": 950, "5xx": 50} }, HarmFailed, 50, 50 * failedCost},
 		{"errors of the clients", func(e *observe.Endpoint) { e.Errors, e.Statuses = 300, map[string]uint64{"2xx": 700, "4xx": 300} }, "", 0, 0},
 		{"a few fail", func(e *observe.Endpoint) { e.Statuses = map[string]uint64{"2xx": 995, "5xx": 5} }, "", 0, 0},
+		{"all of a few fail", func(e *observe.Endpoint) { few(e, 8) }, HarmFailed, 8, 8 * failedCost},
+		{"three of a few fail", func(e *observe.Endpoint) { few(e, 3) }, "", 0, 0},
 		{"no answer", func(e *observe.Endpoint) { e.Unanswered, e.Errors = 40, 40 }, HarmUnanswered, 40, 40 * failedCost},
 		{"clients leave", func(e *observe.Endpoint) {
 			e.Unanswered = 40
@@ -104,6 +106,39 @@ func TestAccount(t *testing.T) {
 				t.Errorf("nothing explains it, and nobody says so: %v, %+v", left, f)
 			}
 		})
+	}
+}
+
+// few makes it an endpoint of eight requests.
+func few(e *observe.Endpoint, failed uint64) {
+	e.Requests, e.Recorded, e.Total = 8, 8, observe.Histogram{}
+	e.Total.AddN(2e6, 8)
+	e.Parts = map[string]observe.PartStats{observe.Server.String(): {SumNS: 8 * 2e6, Hist: e.Total}}
+	e.Statuses = map[string]uint64{"2xx": 8 - failed, "5xx": failed}
+}
+
+// TestFrontOfMany: one request of a neighbour, as one that probes or scrapes it, or of its own
+// does not make the requests of others part of the neighbour's.
+func TestFrontOfMany(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		pid    int
+		calls  uint64
+		victim bool
+	}{{"a probe", 80, 1, true}, {"a third", 80, 350, true}, {"nearly all", 80, 1040, false}, {"its own", 70, 1040, true}} {
+		v := harmed(func(e *observe.Endpoint) { slowOnes(e, 50, 1e9) })
+		o := v.Observation
+		probe := observe.Endpoint{Side: observe.Served.String(), NetNS: 1, Addr: "10.0.0.1", Port: 9090, PID: 80, Comm: "prometheus", Requests: 100, Recorded: 100}
+		probe.Total.AddN(1e6, 100)
+		probe.Parts = map[string]observe.PartStats{observe.Server.String(): {SumNS: 100 * 1e6, Hist: probe.Total}}
+		call := observe.Endpoint{Side: observe.Called.String(), NetNS: 1, Addr: "10.0.0.1", Port: 4711, PID: c.pid, Comm: "caller", Requests: c.calls, Recorded: c.calls}
+		call.Total.AddN(1e6, c.calls)
+		call.Parts = map[string]observe.PartStats{observe.Server.String(): {SumNS: int64(c.calls) * 1e6, Hist: call.Total}}
+		o.Endpoints = append(o.Endpoints, probe, call)
+		a := NewView(o).Account()
+		if got := len(a.Victims) == 1 && a.Victims[0].Port == 4711; got != c.victim {
+			t.Errorf("%s: %+v", c.name, a)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package cause
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -148,6 +149,8 @@ var firing = []fires{
 			server(o).WorkerConnections.Value = "1024"
 			server(o).ConnectionsPeak = map[int]int{nginxWorker1: 1024}
 			server(o).Statuses = nil
+			*webServed(o) = observe.Endpoint{} // nothing is recorded, and it is alone there
+			ns(o).Listeners = ns(o).Listeners[:1]
 			ns(o).Counters["TcpExt.TCPAbortOnData"] = 9000
 		},
 		subject: Subject{PID: nginxMaster}, minShare: 0.9, fix: "worker_connections",
@@ -225,6 +228,7 @@ var firing = []fires{
 		name: "clients give up while others are answered", cause: &clientAborts,
 		inject: func(o *observe.Observation) {
 			server(o).Statuses = answers(10, observe.StatusSecond{S2xx: 60, S499: 30})
+			leave(webServed(o), 3000, 5e9)
 		},
 		subject: Subject{PID: nginxMaster}, minShare: 0.2, fix: "what makes the answers slow",
 	},
@@ -262,22 +266,39 @@ var firing = []fires{
 	},
 	{
 		name: "memory", cause: &memoryPressure,
-		inject: func(o *observe.Observation) {
-			o.Use.Pressure["memory"] = observe.Pressure{SomeSeconds: 4}
-			o.Use.VM["allocstall_normal"], o.Use.VM["pswpin"] = 4000, 90_000
-			process(o, fpmChild1).MajorFaults = 5000
-		},
+		inject:  inTurn(quiet(fpmServed().add(100, ms/10, ms/20, 0, parts{observe.Server: 50 * ms})), pressed),
 		subject: Subject{PID: fpmChild1}, minShare: 0.39, fix: "memory",
 	},
 	{
 		name: "disk", cause: &diskSaturated,
-		inject: func(o *observe.Observation) {
-			o.Use.Disks[0] = observe.Disk{Name: "vda", Writes: 800, WriteBytes: 800 << 20, WriteSeconds: 160, BusySeconds: 9.9}
-			process(o, fpmChild1).States = &observe.ThreadStates{Rounds: 40, Samples: 40, Disk: 30, Accept: 10}
-			process(o, hog).WriteBytes = 700 << 20
-		},
+		inject:  inTurn(quiet(fpmServed().add(100, ms/10, ms/20, 0, parts{observe.Server: 50 * ms})), backedUp),
 		subject: Subject{Kind: "disk", Path: "/dev/vda"}, minShare: 0.9, fix: "backup", evidence: "most bytes=backup (pid 300)",
 	},
+}
+
+// pressed is a machine short of memory, whose services read pages again.
+func pressed(o *observe.Observation) {
+	o.Use.Pressure["memory"] = observe.Pressure{SomeSeconds: 4}
+	o.Use.VM["allocstall_normal"], o.Use.VM["pswpin"] = 4000, 90_000
+	process(o, fpmChild1).MajorFaults = 5000
+}
+
+// backedUp is a disk that a backup keeps busy, for which a thread of a service waits.
+func backedUp(o *observe.Observation) {
+	o.Use.Disks[0] = observe.Disk{Name: "vda", Writes: 800, WriteBytes: 800 << 20, WriteSeconds: 160, BusySeconds: 9.9}
+	process(o, fpmChild1).States = &observe.ThreadStates{Rounds: 40, Samples: 40, Disk: 30, Accept: 10}
+	process(o, hog).WriteBytes = 700 << 20
+}
+
+// webServed is what nginx serves.
+func webServed(o *observe.Observation) *observe.Endpoint {
+	return &o.Endpoints[slices.IndexFunc(o.Endpoints, func(e observe.Endpoint) bool { return e.Port == webPort && e.Side == "served" })]
+}
+
+// leave has clients close n connections, after a time each, before they got an answer.
+func leave(e *observe.Endpoint, n uint64, after int64) {
+	e.Unanswered, e.Errors = n, n
+	e.Failed = []observe.RequestSample{{TotalNS: after, Flags: []string{"unanswered", "half_closed"}}}
 }
 
 func TestCausesFire(t *testing.T) {

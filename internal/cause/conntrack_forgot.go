@@ -31,20 +31,27 @@ const (
 	conntrackLoose     = "net.netfilter.nf_conntrack_tcp_loose"
 )
 
+// withoutRoom is how many packets connection tracking dropped because its table was full.
+// Its counter drop also has those whose entry clashed with another's (two lookups of a name
+// from one port, addresses that are translated to the same), which are in insert_failed, too,
+// and those that a helper of a protocol refused (nf_conntrack_core.c, Linux 6.12).
+func (v *View) withoutRoom(ns *observe.NetNS) uint64 {
+	if !v.tableFilled(ns) {
+		return 0
+	}
+	return ns.Conntrack.Drop - min(ns.Conntrack.Drop, ns.Conntrack.InsertFailed)
+}
+
 // tableFull says whether the connection tracking table of a namespace had no room for
 // an entry: packets were dropped for lack of one, or others' entries thrown out.
-func tableFull(ns *observe.NetNS) bool {
-	if ns == nil || ns.Conntrack == nil {
-		return false
-	}
-	ct := ns.Conntrack
-	return ct.Drop > 0 || ct.EarlyDrop > 0 && ratio(ct.PeakEntries, ct.Max) >= fullTable
+func (v *View) tableFull(ns *observe.NetNS) bool {
+	return v.withoutRoom(ns) > 0 || v.tableFilled(ns) && ns.Conntrack.EarlyDrop > 0
 }
 
 // tableFilled says whether a table was full at some time, although nothing may have
 // counted what that did: counters are looked at from when a namespace is found.
-func tableFilled(ns *observe.NetNS) bool {
-	return ns != nil && ns.Conntrack != nil && (ns.Conntrack.Drop > 0 || ratio(ns.Conntrack.PeakEntries, ns.Conntrack.Max) >= fullTable)
+func (v *View) tableFilled(ns *observe.NetNS) bool {
+	return ns != nil && ns.Conntrack != nil && (ratio(ns.Conntrack.PeakEntries, ns.Conntrack.Max) >= fullTable || v.kernelLines("conntrack-table-full", ns) > 0)
 }
 
 // forgotten says whether a rule goes by the state of connections and dropped what is
@@ -53,7 +60,7 @@ func forgotten(v *View, s *DropSite) bool {
 	ns := v.namespaces[s.NetNS]
 	r := s.Rule
 	switch {
-	case ns == nil || ns.Conntrack == nil || tableFull(ns) || r == nil || r.Some || rejects(s):
+	case ns == nil || ns.Conntrack == nil || v.tableFull(ns) || r == nil || r.Some || rejects(s):
 		return false
 	case !r.Stateful && (r.Verdict != "policy drop" || ns.Conntrack.PeakEntries == 0):
 		return false

@@ -36,11 +36,15 @@ func checkConntrackFull(v *View) Result {
 			continue
 		}
 		logged := v.kernelLines("conntrack-table-full", ns)
-		if ct.Drop == 0 && logged == 0 && len(harms) == 0 {
+		if v.withoutRoom(ns) == 0 && logged == 0 && len(harms) == 0 {
 			if u := ratio(ct.PeakEntries, ct.Max); u > used {
 				used = u
 				most = fmt.Sprintf("at most %s in use (%s)%s, no packet dropped",
 					ofLimit(ct.PeakEntries, ct.Max, "entries"), percent(u), where(ns))
+				if ct.Drop > 0 {
+					most += fmt.Sprintf(" for lack of room; %s were for what they are, %s of them as their entry clashed with another one",
+						count(ct.Drop), count(min(ct.Drop, ct.InsertFailed)))
+				}
 			}
 			continue
 		}
@@ -55,7 +59,7 @@ func checkConntrackFull(v *View) Result {
 func (v *View) tableHarms(ns *observe.NetNS) []dropHarm {
 	var out []dropHarm
 	for _, s := range v.sites {
-		if s.NetNS == ns.Inode && len(s.parts) > 0 && (s.Layer == DropConntrack || tableFull(ns) && s.Layer == DropFirewall && (s.Rule == nil || s.Rule.Stateful)) {
+		if s.NetNS == ns.Inode && len(s.parts) > 0 && (s.Layer == DropConntrack || v.tableFull(ns) && s.Layer == DropFirewall && (s.Rule == nil || s.Rule.Stateful)) {
 			out = append(out, v.harms(s)...)
 		}
 	}
@@ -96,7 +100,8 @@ func conntrackFinding(v *View, ns *observe.NetNS, logged int, harms []dropHarm) 
 	if len(ns.Listeners) == 0 {
 		opened = v.openedOf(f.hurts)
 	}
-	lost := max(ct.Drop, uint64(logged), ct.EarlyDrop)
+	dropped := v.withoutRoom(ns)
+	lost := max(dropped, uint64(logged), ct.EarlyDrop)
 	f.Weight = ratio(lost, lost+opened)
 	f.lostAttempts(lost)
 	f.Impact = Impact{
@@ -107,7 +112,7 @@ func conntrackFinding(v *View, ns *observe.NetNS, logged int, harms []dropHarm) 
 		f.Weight = harms[0].weight
 	}
 	f.Evidence = append(f.Evidence,
-		Evidence{Fact: "packets dropped because the table was full", Value: ct.Drop, Unit: "packets", Source: "conntrack statistics, drop"},
+		Evidence{Fact: "packets dropped because the table was full", Value: dropped, Unit: "packets", Source: "conntrack statistics, drop"},
 		Evidence{Fact: "entries thrown out to make room", Value: ct.EarlyDrop, Unit: "entries", Source: "conntrack statistics, early_drop"},
 		Evidence{Fact: "entries in use, peak", Value: ct.PeakEntries, Limit: ct.Max, Unit: "entries", Source: "net.netfilter.nf_conntrack_count, nf_conntrack_max"})
 	if logged > 0 {

@@ -102,14 +102,15 @@ func (v *View) callersOf(pid int) []int {
 	return callers
 }
 
-// findFronts finds the served endpoints that no service of this host calls: the
-// time of the others' requests lies within theirs.
+// findFronts finds the served endpoints that services of this host do not call, or for
+// few of their requests, as one that scrapes or probes them does: the time of the others'
+// requests lies within theirs.
 func (v *View) findFronts() {
-	called := map[end]bool{}
+	calls := map[end][]*ledger{}
 	for _, l := range v.ledgers {
 		if l.called() && !l.client {
 			for _, at := range l.destinations(v.owners) {
-				called[at] = true
+				calls[at] = append(calls[at], l)
 			}
 		}
 	}
@@ -119,7 +120,17 @@ func (v *View) findFronts() {
 			continue
 		}
 		all = append(all, l)
-		if !slices.ContainsFunc(l.ends(), func(at end) bool { return called[at] }) {
+		called, own := map[*ledger]bool{}, uint64(0)
+		for _, at := range l.ends() {
+			for _, c := range calls[at] {
+				v.Step()
+				if !called[c] && (c.pid != l.pid || c.pid == 0) { // what calls itself is asked by others, too
+					called[c] = true
+					own += c.Requests
+				}
+			}
+		}
+		if len(called) == 0 || float64(own) < calledByOwn*float64(l.Requests) {
 			v.fronts = append(v.fronts, l)
 		}
 	}

@@ -295,6 +295,9 @@ func checkRealtime(v *View) Result {
 		return ruledOut(fmt.Sprintf("%s (pid %d, %s) uses %s of a CPU", hog.Comm, hog.PID, hog.Policy, percent(share)))
 	}
 	return heaviest(v.lateForWant(func(l *ledger, w *atWork, k cost) judged {
+		if !v.takesFrom(hog, l, w) {
+			return judged{because: fmt.Sprintf("%s (pid %d, %s) uses %s of a CPU, but not of those that the threads behind %s wait for", hog.Comm, hog.PID, hog.Policy, percent(share), l.name()), near: k.slowNS}
+		}
 		f := v.found(l, k, threadFloor, withoutCPU)
 		f.Subject = Subject{Kind: "process", PID: hog.PID, Comm: hog.Comm, NetNS: l.NetNS}
 		f.Evidence = append(f.Evidence, Evidence{Fact: fmt.Sprintf("CPU time of %s (pid %d), policy %s", hog.Comm, hog.PID, hog.Policy), Value: round(share), Limit: 1, Unit: "CPU", Source: "/proc/PID/stat"}, waitedEvidence(w))
@@ -305,6 +308,27 @@ func checkRealtime(v *View) Result {
 		}
 		return judged{finding: f}
 	}))
+}
+
+// takesFrom says whether a process that goes first takes the CPUs that the threads behind an
+// endpoint wait for: those that they are pinned to, else much of all, for any other would do.
+func (v *View) takesFrom(hog *observe.Process, l *ledger, w *atWork) bool {
+	p := v.narrowed(w)
+	if p == nil {
+		return ratio(hog.CPUSeconds(), v.Use.CPU.Total()) >= outsiderShare
+	}
+	if v.fillsItsCPUs(l, w) {
+		return false
+	}
+	others := -w.cpu
+	for _, cpu := range cpuList(p.CPUs) {
+		if cpu >= len(v.Use.PerCPU) {
+			return true // not known
+		}
+		t := &v.Use.PerCPU[cpu]
+		others += t.Total() - t.Idle - t.IOWait
+	}
+	return others >= hog.CPUSeconds()/2
 }
 
 func checkSteal(v *View) Result {

@@ -122,6 +122,10 @@ var nearMissesOnNames = []miss{
 		ns(o).Counters["Udp.RcvbufErrors"], ns(o).Counters["Udp.InDatagrams"] = 20, 45_000
 		ns(o).UDP = []observe.UDPSocket{{Addr: "0.0.0.0", Port: 8125, Inode: 9, PID: hog, Drops: 20}}
 	}, "20 datagrams"},
+	{"a few datagrams of many over IPv6", &udpReceiveBufferOverflow, func(o *observe.Observation) {
+		ns(o).Counters["Ip6.Udp6RcvbufErrors"], ns(o).Counters["Ip6.Udp6InDatagrams"] = 12, 2_000_000
+		ns(o).UDP = []observe.UDPSocket{{Addr: "::", Port: 443, Inode: 9, PID: hog, Drops: 12}}
+	}, "12 datagrams"},
 	{"wrong checksums", &udpReceiveBufferOverflow, func(o *observe.Observation) {
 		ns(o).Counters["Udp.InCsumErrors"], ns(o).Counters["Udp.InDatagrams"] = 500, 4500
 		ns(o).UDP = []observe.UDPSocket{{Addr: "0.0.0.0", Port: 8125, Inode: 9, PID: hog, Drops: 500}}

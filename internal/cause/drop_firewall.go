@@ -137,10 +137,11 @@ func (v *View) shareOut(ns *observe.NetNS, in bool, drops []*observe.Drop) []*Dr
 // full, as far as its own counter tells, and no counter of a rule claims it. It drops
 // at the same place as rules do, what needs an entry: SYNs before all others.
 func (v *View) tableDrops(ns *observe.NetNS, in bool, drops []*observe.Drop) (left []*observe.Drop, full []*DropSite) {
-	if ns == nil || ns.Conntrack == nil || ns.Conntrack.Drop == 0 {
+	dropped := v.withoutRoom(ns)
+	if dropped == 0 {
 		return drops, nil
 	}
-	room := ns.Conntrack.Drop - min(v.tableTook[ns.Inode], ns.Conntrack.Drop)
+	room := dropped - min(v.tableTook[ns.Inode], dropped)
 	var all, counted uint64
 	for _, d := range drops {
 		all += d.Packets
@@ -233,7 +234,7 @@ func (v *View) uncounted(ns *observe.NetNS, in bool, drops []*observe.Drop, matc
 			case best >= 0:
 				s.Rule = &rules[best]
 				s.Source = "tracepoint skb:kfree_skb; the rule has no counter"
-			case tableFilled(ns):
+			case v.tableFilled(ns):
 				s.Layer = DropConntrack
 			}
 			byRule[best] = s

@@ -141,7 +141,7 @@ func checkErrorAnswers(v *View) Result {
 		}
 		failed, code := l.errorsAt(false)
 		sleep := v.retries(l)
-		if failed < harmedLeast || ratio(failed, l.Requests) < noiseShare {
+		if !manyFail(failed, l.Requests) {
 			if failed > nearest {
 				r.RuledOut, nearest = fmt.Sprintf("%s of %s were answered with %s", count(failed), l.all(), codeText(code)), failed
 			}

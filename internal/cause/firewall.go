@@ -64,7 +64,7 @@ func firewallWords(v *View, s *DropSite, f *Finding) {
 	r := s.Rule
 	// A table without room for an entry makes packets invalid, or new ones of those
 	// of open connections.
-	unknown := tableFull(ns) && (r == nil || r.Stateful)
+	unknown := v.tableFull(ns) && (r == nil || r.Stateful)
 	// For a service without endpoints kube-proxy makes a rule that rejects (pkg/proxy/iptables).
 	ofProxy := r != nil && strings.HasPrefix(r.Chain, "KUBE-")
 	f.MayFollow = func(p *Finding) bool {

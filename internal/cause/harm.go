@@ -27,10 +27,10 @@ func (v *View) harmsOf(l *ledger) []Harm {
 	if len(l.Statuses) == 0 {
 		failed = l.Errors - min(l.Errors, l.Unanswered)
 	}
-	if failed >= harmedLeast {
+	if manyFail(failed, all) {
 		add(HarmFailed, failed, failedCost*float64(failed))
 	}
-	if gaveUp := v.gaveUp(l); gaveUp >= harmedLeast {
+	if gaveUp := v.gaveUp(l); manyFail(gaveUp, all) {
 		add(HarmUnanswered, gaveUp, failedCost*float64(gaveUp))
 	}
 	var requests uint64
@@ -46,6 +46,12 @@ func (v *View) harmsOf(l *ledger) []Harm {
 	}
 	add(HarmUnfinished, requests, ns/1e9)
 	return out
+}
+
+// manyFail says whether so many of all requests failed that it is harm: of a service with few
+// requests it is most of them.
+func manyFail(failed, all uint64) bool {
+	return failed >= harmedLeast && ratio(failed, all) >= noiseShare || failed >= fewAffected && ratio(failed, all) >= mostFail
 }
 
 // gaveUp is how many requests nobody answered in time. Where clients end at one moment the

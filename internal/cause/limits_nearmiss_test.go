@@ -108,6 +108,23 @@ var nearMissesOnLimits = []miss{
 		process(o, hog).UserSeconds, process(o, hog).Policy = 9, "fifo"
 		with(o, appServed().add(100, ms, ms, 0, quick))
 	}, "no request is slow for that"},
+	{"a real-time process on a CPU of its own", &realtimeHog, func(o *observe.Observation) {
+		p := starved(o)
+		p.CPUs, p.UserSeconds = "0", 9.8
+		process(o, hog).UserSeconds, process(o, hog).Policy = 10, "fifo"
+		o.Use.PerCPU = []observe.CPUTime{{User: 9.9, Idle: 0.1}, {User: 10}}
+	}, "but not of those"},
+	{"a real-time process on another CPU than that of the service", &realtimeHog, func(o *observe.Observation) {
+		p := starved(o)
+		p.CPUs, p.UserSeconds, p.SystemSeconds = "0", 1, 0
+		process(o, hog).UserSeconds, process(o, hog).Policy = 10, "fifo"
+		o.Use.PerCPU = []observe.CPUTime{{User: 1.5, Idle: 8.5}, {User: 10}}
+	}, "but not of those"},
+	{"a real-time process with one of 32 CPUs", &realtimeHog, func(o *observe.Observation) {
+		starved(o)
+		process(o, hog).UserSeconds, process(o, hog).Policy = 10, "fifo"
+		o.Use.CPU = observe.CPUTime{User: 60, Idle: 260}
+	}, "but not of those"},
 	{"a real-time process with little to do", &realtimeHog, func(o *observe.Observation) {
 		starved(o)
 		process(o, hog).UserSeconds, process(o, hog).Policy = 0.5, "rr"

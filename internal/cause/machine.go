@@ -47,7 +47,11 @@ func checkMemoryPressure(v *View) Result {
 	var group *observe.Cgroup
 	for i := range v.Cgroups {
 		c := &v.Cgroups[i]
-		if c.MemoryAtLimit > 0 && slices.ContainsFunc(c.PIDs, v.Serving) && (group == nil || c.MemoryAtLimit > group.MemoryAtLimit) {
+		if c.MemoryAtLimit == 0 || c.MemoryLimitBytes == 0 || !slices.ContainsFunc(c.PIDs, v.Serving) {
+			continue
+		}
+		// Where a kernel counts for the groups around it, too, the inner one is at its limit.
+		if group == nil || cmp.Or(cmp.Compare(c.MemoryAtLimit, group.MemoryAtLimit), cmp.Compare(len(c.Path), len(group.Path))) > 0 {
 			group = c
 		}
 	}
@@ -56,6 +60,9 @@ func checkMemoryPressure(v *View) Result {
 	hurts := float64(faults) >= 10*v.Window.Seconds || ratio(blocked, samples) >= 0.05
 	if worst == nil || stall < memoryStall || !hurts || reclaim == 0 && group == nil && v.Use.VM["pswpin"] == 0 {
 		return ruledOut(text)
+	}
+	if !v.feltBy(func(l *ledger) bool { return l.noticed(l.cost(1, threadParts...), threadFloor) }) {
+		return ruledOut(text + "; no request is slow for that")
 	}
 	f := supported(Subject{Kind: "process", PID: worst.PID, Comm: worst.Comm, NetNS: worst.NetNS})
 	f.Weight = stall
@@ -76,6 +83,22 @@ func checkMemoryPressure(v *View) Result {
 		h.raise(&f.Fix, group.MemoryFile, utoa(want), memorySetting(want))
 	}
 	return Result{Findings: []Finding{f}}
+}
+
+// feltBy says whether requests that are answered here are slow, as slow tells, or are held up;
+// and where hardly any are recorded, that they may be: what a machine shows is no harm yet.
+func (v *View) feltBy(slow func(*ledger) bool) bool {
+	asked := false
+	for _, l := range v.ledgers {
+		if l.called() {
+			continue
+		}
+		if _, held := v.heldUp(l); held || l.Requests >= fewRequests && slow(l) {
+			return true
+		}
+		asked = asked || l.Requests >= fewRequests
+	}
+	return !asked
 }
 
 // DiskSaturated: the serving processes wait for a block device that is busy
@@ -120,6 +143,11 @@ func checkDiskSaturated(v *View) Result {
 				top = busy
 				r.RuledOut = fmt.Sprintf("%s was busy %s of the time with %s a request; the services spent %s of their busy time waiting for disks", d.Name, percent(busy), seconds(await), percent(wait))
 			}
+			continue
+		}
+		if !v.feltBy(func(l *ledger) bool { _, much := v.waitsForDisk(l); return much }) {
+			top = busy
+			r.RuledOut = fmt.Sprintf("%s was busy %s of the time with %s a request; no request is slow for that", d.Name, percent(busy), seconds(await))
 			continue
 		}
 		f := supported(Subject{Kind: "disk", Path: "/dev/" + d.Name})

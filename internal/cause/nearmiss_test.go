@@ -21,6 +21,12 @@ var nearMisses = []miss{
 	{"table nearly full", &conntrackFull, func(o *observe.Observation) {
 		ns(o).Conntrack = &observe.Conntrack{Entries: 260_000, PeakEntries: 260_000, Max: 262_144, EarlyDrop: 12}
 	}, "no packet dropped"},
+	{"packets dropped since their entries clashed", &conntrackFull, func(o *observe.Observation) {
+		ns(o).Conntrack = &observe.Conntrack{Entries: 3000, PeakEntries: 3000, Max: 262_144, Drop: 12, InsertFailed: 12}
+	}, "12 of them as their entry clashed"},
+	{"packets that the helper of a protocol dropped", &conntrackFull, func(o *observe.Observation) {
+		ns(o).Conntrack = &observe.Conntrack{Entries: 3000, PeakEntries: 3000, Max: 262_144, Drop: 12}
+	}, "no packet dropped for lack of room"},
 	{"another namespace's table is full", &conntrackFull, func(o *observe.Observation) {
 		o.Namespaces = append(o.Namespaces, observe.NetNS{Inode: 7, Conntrack: &observe.Conntrack{Max: 200, Drop: 50}})
 	}, "no packet dropped"},
@@ -40,6 +46,11 @@ var nearMisses = []miss{
 		o.Accepts = append(o.Accepts, observe.Accept{PID: hog, Errors: map[string]uint64{"EMFILE": 100}})
 	}, "never failed"},
 	{"worker half full, resets for other reasons", &nginxWorkerConnections, func(o *observe.Observation) {
+		ns(o).Counters["TcpExt.TCPAbortOnData"] = 9000
+	}, "no log line"},
+	{"a worker full of idle connections, next to a program that resets its own", &nginxWorkerConnections, func(o *observe.Observation) {
+		server(o).WorkerConnections.Value = "1024"
+		server(o).ConnectionsPeak = map[int]int{nginxWorker1: 1024}
 		ns(o).Counters["TcpExt.TCPAbortOnData"] = 9000
 	}, "no log line"},
 	{"max_children warning, but pages are quick and the CPU is full", &phpFPMChildrenExhausted, func(o *observe.Observation) {
@@ -81,6 +92,14 @@ var nearMisses = []miss{
 	{"a handful of upstream errors", &nginxUpstreamErrors, func(o *observe.Observation) {
 		server(o).Errors = []observe.LogKind{{Kind: "upstream-reset", Count: 40}}
 	}, "40 upstream errors"},
+	{"a handful of upstream errors, without an access log", &nginxUpstreamErrors, func(o *observe.Observation) {
+		server(o).Errors = []observe.LogKind{{Kind: "upstream-reset", Count: 40}}
+		server(o).Statuses = nil
+	}, "40 upstream errors in nginx's log, 9,"},
+	{"visitors go on to another page", &clientAborts, func(o *observe.Observation) {
+		server(o).Statuses = answers(10, observe.StatusSecond{S2xx: 920, S499: 20})
+		leave(webServed(o), 200, ms)
+	}, "visitors go on to other pages"},
 	{"499s only when the load ends", &clientAborts, func(o *observe.Observation) {
 		server(o).Statuses = append(answers(8, observe.StatusSecond{S2xx: 9500}), observe.StatusSecond{Offset: 8, S2xx: 2000, S499: 800}, observe.StatusSecond{Offset: 9, S499: 105})
 	}, "none or few while the load lasted"},
@@ -115,6 +134,8 @@ var nearMisses = []miss{
 		o.Use.VM["allocstall_normal"] = 4000
 		process(o, hog).MajorFaults = 90_000
 	}, "0 major faults in the services"},
+	{"memory pressure that no request feels", &memoryPressure, inTurn(quiet(fpmServed().add(5000, ms/10, ms/20, 0, quick)), pressed), "no request is slow for that"},
+	{"a disk that a backup fills and a checkpoint waits for, while requests are quick", &diskSaturated, inTurn(quiet(fpmServed().add(5000, ms/10, ms/20, 0, quick)), backedUp), "no request is slow for that"},
 	{"a busy disk that nobody waits for", &diskSaturated, func(o *observe.Observation) {
 		o.Use.Disks[0] = observe.Disk{Name: "vda", Writes: 800, WriteBytes: 800 << 20, WriteSeconds: 160, BusySeconds: 9.9}
 	}, "vda was busy"},

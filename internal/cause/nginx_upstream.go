@@ -63,6 +63,8 @@ func checkNginxUpstreamErrors(v *View) Result {
 			}
 		}
 		_, answered := statuses(n)
+		requests, _, _, _ := v.answersOf(n) // an access log may be off, or elsewhere
+		answered = max(answered, int64(requests))
 		share := ratio(lines, max(answered, lines))
 		if lines < 5 || share < noiseShare {
 			r.RuledOut = fmt.Sprintf("%s upstream errors in nginx's log, %s answers", count(lines), count(answered))
@@ -132,6 +134,10 @@ func checkClientAborts(v *View) Result {
 			}
 			continue
 		}
+		if left, known := v.visitorsLeft(n); known && left {
+			r.RuledOut = fmt.Sprintf("%s answers were aborted by the client (499) of %s, sooner than such answers take: visitors go on to other pages", count(sum.S499), count(all))
+			continue
+		}
 		f := supported(Subject{Kind: "process", NetNS: n.NetNS, PID: n.PID, Comm: "nginx", Path: n.Root + n.Config})
 		f.Weight = share
 		f.Impact = Impact{Share: round(share), Of: "answers", Text: fmt.Sprintf("%s of %s requests were given up by the client", count(aborts), count(all))}
@@ -143,6 +149,22 @@ func checkClientAborts(v *View) Result {
 		r.Findings = append(r.Findings, f)
 	}
 	return r
+}
+
+// visitorsLeft says that those who did not wait for an answer of a server had not waited for
+// long: of any public site some go on to another page meanwhile. Not known where its requests
+// were not recorded.
+func (v *View) visitorsLeft(n *observe.Nginx) (left, known bool) {
+	var requests, gaveUp uint64
+	for _, s := range v.nginxServes[n] {
+		for _, l := range v.ledgersAt(s.NS.Inode, s.Port()) {
+			if !l.called() {
+				requests += l.Requests
+				gaveUp += v.gaveUp(l)
+			}
+		}
+	}
+	return gaveUp < harmedLeast || ratio(gaveUp, requests) < noiseShare, requests > 0
 }
 
 // sustainedAborts counts the 499s outside the last second with traffic and

@@ -2,6 +2,7 @@ package cause
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -37,12 +38,12 @@ func checkNginxWorkerConnections(v *View) Result {
 		}
 		lines, example := logCount(n.Errors, "worker-connections")
 		aborts := uint64(0)
-		if ns := v.Namespace(n.NetNS); ns != nil {
+		if ns := v.Namespace(n.NetNS); ns != nil && v.alone(n) {
 			aborts = ns.Counters["TcpExt.TCPAbortOnData"]
 		}
 		// Without a log line (logged below the file's level, or nowhere): a
 		// worker with every slot taken, that drops data of its clients.
-		silent := lines == 0 && limit > 0 && peak >= limit-1 && aborts > 0
+		silent := lines == 0 && limit > 0 && peak >= limit-1 && (aborts > 0 || v.closedUnanswered(n.PID) >= harmedLeast)
 		if lines == 0 && !silent {
 			if use := ratio(peak, limit); use > top {
 				top = use
@@ -53,6 +54,11 @@ func checkNginxWorkerConnections(v *View) Result {
 		r.Findings = append(r.Findings, workerConnectionsFinding(v, n, limit, peak, lines, aborts, example))
 	}
 	return r
+}
+
+// alone says that what is counted in the namespace of an nginx is its own.
+func (v *View) alone(n *observe.Nginx) bool {
+	return !slices.ContainsFunc(v.servicesIn[n.NetNS], func(s *Service) bool { return s.nginx != n })
 }
 
 func workerConnectionsFinding(v *View, n *observe.Nginx, limit, peak int, lines int64, aborts uint64, example string) Finding {

@@ -105,7 +105,7 @@ func (v *View) kills() []*observe.OOMKill {
 	for i := range v.Cgroups {
 		c := &v.Cgroups[i]
 		if c.OOMKills == 0 || c.MemoryLimitBytes == 0 || slices.ContainsFunc(v.Cgroups, func(o observe.Cgroup) bool {
-			return o.OOMKills > 0 && strings.HasPrefix(o.Path, c.Path+"/") // an inner one is nearer
+			return o.OOMKills > 0 && o.MemoryLimitBytes > 0 && strings.HasPrefix(o.Path, c.Path+"/") // an inner one is nearer
 		}) {
 			continue
 		}

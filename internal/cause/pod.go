@@ -208,7 +208,15 @@ func (at inPod) field(name string) string {
 	if at.container == nil {
 		return at.spec() + ".containers[]." + name
 	}
-	return at.spec() + ".containers[name=" + at.container.Name + "]." + name
+	return at.spec() + "." + at.list() + "[name=" + at.container.Name + "]." + name
+}
+
+// list is the field of the specification that has the container.
+func (at inPod) list() string {
+	if at.container.Init {
+		return "initContainers" // a sidecar, which goes on
+	}
+	return "containers"
 }
 
 // edit is a command of kubectl that changes the manifest; where kubectl edits none (a
@@ -257,7 +265,7 @@ func (at inPod) patchContainer(field string, fields map[string]any) shell.Comman
 		return c
 	}
 	fields["name"] = at.container.Name
-	return at.patch(at.field(field), map[string]any{"containers": []any{fields}})
+	return at.patch(at.field(field), map[string]any{at.list(): []any{fields}})
 }
 
 // jsonWord is what JSON writes of plain values, which cannot fail.

@@ -43,6 +43,7 @@ const (
 	leftWithin       = 1e8  // ns: clients that give up within it, after waits of all lengths, are one that ends
 	patience         = 0.95 // of the answers come sooner than a client gives up that has waited too long
 	seenLeast        = 0.25 // of the slow time told by looks at threads: less does not stand for the rest
+	calledByOwn      = 0.8  // of its requests: an endpoint that services of this host call for less has clients of its own
 	errorsPassed     = 0.5  // of a service's errors: so many calls must fail for them to be where these come from
 	unexplainedShare = 0.5  // of what an endpoint lost: less may be the error of the estimate
 )

@@ -67,6 +67,13 @@ func (e servedEnds) add(l *ledger) {
 // the order of the ledgers; nil when there is none.
 func (e servedEnds) first(l *ledger, o owners) (first *ledger) {
 	for _, at := range l.destinations(o) {
+		for _, s := range e[at] {
+			if s.Addr == l.Addr {
+				return s // another one may have the port at another address of the namespace
+			}
+		}
+	}
+	for _, at := range l.destinations(o) {
 		if list := e[at]; len(list) > 0 && (first == nil || list[0].order < first.order) {
 			first = list[0]
 		}

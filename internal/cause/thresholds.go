@@ -25,6 +25,7 @@ var thresholds = map[string]any{
 	"leftWithin":        float64(leftWithin),
 	"patience":          float64(patience),
 	"seenLeast":         float64(seenLeast),
+	"calledByOwn":       float64(calledByOwn),
 	"errorsPassed":      float64(errorsPassed),
 	"unexplainedShare":  float64(unexplainedShare),
 	"lateShare":         float64(lateShare),

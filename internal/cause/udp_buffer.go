@@ -66,8 +66,9 @@ func checkUDPBuffer(v *View) Result {
 	var most uint64
 	for i := range v.Namespaces {
 		ns := &v.Namespaces[i]
-		full := ns.Counters["Udp.RcvbufErrors"]
-		came := ns.Counters["Udp.InDatagrams"]
+		full := ns.Counters["Udp.RcvbufErrors"] + ns.Counters["Ip6.Udp6RcvbufErrors"]
+		came := ns.Counters["Udp.InDatagrams"] + ns.Counters["Ip6.Udp6InDatagrams"]
+		_, counts6 := ns.Counters["Ip6.Udp6InDatagrams"]
 		for j := range ns.UDP {
 			u := &ns.UDP[j]
 			comm := v.Comm(u.PID)
@@ -75,8 +76,8 @@ func checkUDPBuffer(v *View) Result {
 			text := fmt.Sprintf("%s datagrams to %s were dropped; %s came in%s", count(u.Drops), name, count(came), where(ns))
 			share := ratio(u.Drops, u.Drops+came)
 			inView := v.Filter == (observe.Filter{}) || v.OnPath(u.PID) || v.InScope(ns.Inode) || v.asks(ns, u.Port)
-			// Without the counter, which tells only of IPv4, drops may be of wrong checksums.
-			v6 := address(u.Addr).Is6()
+			// Without the counter drops may be of wrong checksums.
+			v6 := address(u.Addr).Is6() && !counts6
 			if u.Drops < fewPackets || share < noiseShare || !inView || full == 0 && !v6 || u.PID == 0 {
 				if u.Drops > most {
 					r.RuledOut, most = text, u.Drops
@@ -88,7 +89,7 @@ func checkUDPBuffer(v *View) Result {
 			f.Impact = Impact{Share: round(share), Of: "datagrams", Text: text}
 			f.Evidence = []Evidence{
 				{Fact: "datagrams dropped at this socket", Value: u.Drops, Unit: "datagrams", Source: "/proc/net/udp"},
-				{Fact: "datagrams without room in a receive buffer, in the namespace", Value: full, Unit: "datagrams", Source: "/proc/net/snmp RcvbufErrors"},
+				{Fact: "datagrams without room in a receive buffer, in the namespace", Value: full, Unit: "datagrams", Source: "/proc/net/snmp, snmp6: RcvbufErrors"},
 				{Fact: "received and not read, at the end", Value: u.QueueBytes, Unit: "bytes", Source: "/proc/net/udp"},
 			}
 			if p := v.Process(u.PID); p != nil {
