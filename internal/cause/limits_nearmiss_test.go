@@ -26,6 +26,14 @@ var nearMissesOnLimits = []miss{
 		o.Namespaces[0].Listeners = append(o.Namespaces[0].Listeners, observe.Listener{Port: appPort + 1, PIDs: []int{appPID + 9}})
 		o.Connects = append(o.Connects, observe.Connect{PID: nginxWorker1, Comm: "nginx", NetNS: serverNS, Family: "inet", Addr: "10.9.8.1", Port: appPort, Calls: 50, Started: 50, Failed: 50, Refused: 50})
 	}, "no service in view is the worse"},
+	{"a group of no engine, three minutes before its caller began", &containerOOMKilled, func(o *observe.Observation) {
+		killed(o, "python3", -180)
+		o.Containers = nil
+		o.OOMKills[0].Container = ""
+		o.Filter.Port = webPort
+		process(o, nginxWorker1).StartedAt = -20
+		o.Connects = append(o.Connects, observe.Connect{PID: nginxWorker1, Comm: "nginx", NetNS: serverNS, Family: "inet", Addr: "10.9.8.1", Port: appPort, Calls: 50, Started: 50, Failed: 50, Refused: 50})
+	}, "no service in view is the worse"},
 	{"another one died later, and is what callers miss", &hostOOMKilled, func(o *observe.Observation) {
 		k := *killed(o, "python3", -60)
 		o.OOMKills = append(o.OOMKills, observe.OOMKill{At: -300, PID: 777, Comm: "java", Host: true, Cgroup: "/system.slice/old.service", Unit: "old.service"})

@@ -16,7 +16,7 @@ type onDemand struct {
 	inVain       func() *inVain
 	kin          func() map[kin][]int
 	lastDown     func() []*observe.OOMKill
-	missed       func() bool
+	missed       func() []int
 	poolless     func() map[int]bool    // processes with an exhausted pool of connections
 	onDisk       func() map[int]float64 // shares of slow time that disks hold up, by process
 	outside      func() float64

@@ -78,3 +78,19 @@ func TestFieldOfSidecar(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Of several groups of no engine that were killed, what callers miss is the last one.
+func TestLastOfSeveralKilled(t *testing.T) {
+	r := check(&containerOOMKilled, func(o *observe.Observation) {
+		k := *killed(o, "python3", -180)
+		o.Containers, o.OOMKills, o.Filter.Port = nil, nil, webPort
+		for i, at := range []float64{-180, -120, -60} {
+			k.Container, k.Cgroup, k.LimitCgroup, k.At, k.PID = "", "/memory-"+itoa(i), "/memory-"+itoa(i), at, 990+i
+			o.OOMKills = append(o.OOMKills, k)
+		}
+		o.Connects = append(o.Connects, observe.Connect{PID: nginxWorker1, Comm: "nginx", NetNS: serverNS, Family: "inet", Addr: "10.9.8.1", Port: appPort, Calls: 50, Started: 50, Failed: 50, Refused: 50})
+	})
+	if len(r.Findings) != 1 || r.Findings[0].Subject.PID != 992 {
+		t.Errorf("%+v", r)
+	}
+}

@@ -278,11 +278,16 @@ func (v *View) refusedWhere(k *observe.OOMKill) bool {
 	}
 	// Of several that are down, what is missed now is most likely the last one.
 	for _, o := range v.lastDown() {
-		if o.At > k.At && (o.Container != k.Container || o.Unit != k.Unit) {
+		if o.At > k.At && placeOf(o) != placeOf(k) {
 			return false
 		}
 	}
-	return v.missed()
+	return len(v.missed()) > 0
+}
+
+// placeOf is what a killed process belonged to.
+func placeOf(k *observe.OOMKill) string {
+	return cmp.Or(k.Container, k.Unit, k.LimitCgroup, k.Cgroup)
 }
 
 // findLastDown gives the last kills of the two services or containers that fell
@@ -294,7 +299,7 @@ func (v *View) findLastDown() (last []*observe.OOMKill) {
 	}
 	slices.SortStableFunc(kills, func(a, b *observe.OOMKill) int { return cmp.Compare(b.At, a.At) })
 	for _, k := range kills {
-		if down, _ := v.downSince(k); !down || len(last) == 1 && last[0].Container == k.Container && last[0].Unit == k.Unit {
+		if down, _ := v.downSince(k); !down || len(last) == 1 && placeOf(last[0]) == placeOf(k) {
 			continue
 		}
 		if last = append(last, k); len(last) == 2 {
@@ -304,11 +309,24 @@ func (v *View) findLastDown() (last []*observe.OOMKill) {
 	return last
 }
 
-// findMissed says that somebody on the requests' way called an address of this
-// host in vain at a port where nobody listens.
-func (v *View) findMissed() bool {
-	return slices.ContainsFunc(v.Connects, func(c observe.Connect) bool {
-		return c.Refused > 0 && c.Family != "unix" && (v.OnPath(c.PID) || v.Serving(c.PID)) && !v.live()[c.Port] && v.hostAddress(&c)
+// findMissed lists who on the requests' way called an address of this host in vain at a
+// port where nobody listens.
+func (v *View) findMissed() (pids []int) {
+	for i := range v.Connects {
+		c := &v.Connects[i]
+		if c.Refused > 0 && c.Family != "unix" && (v.OnPath(c.PID) || v.Serving(c.PID)) && !v.live()[c.Port] && v.hostAddress(c) {
+			pids = append(pids, c.PID)
+		}
+	}
+	return pids
+}
+
+// missedSince says that one of those ran when a service was killed: of what began
+// afterwards nothing tells that it ever had an answer from it.
+func (v *View) missedSince(k *observe.OOMKill) bool {
+	return slices.ContainsFunc(v.missed(), func(pid int) bool {
+		p := v.Process(pid)
+		return p == nil || k.At >= 0 || !p.StartedIn && (p.StartedAt == 0 || p.StartedAt <= k.At)
 	})
 }
 
@@ -359,7 +377,7 @@ func (v *View) downSince(k *observe.OOMKill) (down bool, what string) {
 	}
 	// No engine knows it, or nobody's: whether something has taken its place cannot
 	// be reported, but for what its callers meet.
-	if group := cmp.Or(k.LimitCgroup, k.Cgroup); !k.Host && len(group) > 1 && v.missed() && !v.listensIn(group) {
+	if group := cmp.Or(k.LimitCgroup, k.Cgroup); !k.Host && len(group) > 1 && v.missedSince(k) && !v.listensIn(group) {
 		return true, "nothing in its control group listens since; its callers are refused"
 	}
 	return false, ""
