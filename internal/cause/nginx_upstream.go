@@ -134,7 +134,7 @@ func checkClientAborts(v *View) Result {
 			}
 			continue
 		}
-		if left, known := v.visitorsLeft(n); known && left {
+		if v.visitorsLeft(n, aborts) {
 			r.RuledOut = fmt.Sprintf("%s answers were aborted by the client (499) of %s, sooner than such answers take: visitors go on to other pages", count(sum.S499), count(all))
 			continue
 		}
@@ -152,19 +152,20 @@ func checkClientAborts(v *View) Result {
 }
 
 // visitorsLeft says that those who did not wait for an answer of a server had not waited for
-// long: of any public site some go on to another page meanwhile. Not known where its requests
-// were not recorded.
-func (v *View) visitorsLeft(n *observe.Nginx) (left, known bool) {
-	var requests, gaveUp uint64
+// long: of any public site some go on to another page meanwhile. Where most of the aborts are
+// not among the recorded requests, as of streams that are not told apart, they tell nothing.
+func (v *View) visitorsLeft(n *observe.Nginx, aborts int64) bool {
+	var requests, unanswered, gaveUp uint64
 	for _, s := range v.nginxServes[n] {
 		for _, l := range v.ledgersAt(s.NS.Inode, s.Port()) {
 			if !l.called() {
 				requests += l.Requests
+				unanswered += l.Unanswered
 				gaveUp += v.gaveUp(l)
 			}
 		}
 	}
-	return gaveUp < harmedLeast || ratio(gaveUp, requests) < noiseShare, requests > 0
+	return float64(unanswered) >= 0.5*float64(aborts) && (gaveUp < harmedLeast || ratio(gaveUp, requests) < noiseShare)
 }
 
 // sustainedAborts counts the 499s outside the last second with traffic and
