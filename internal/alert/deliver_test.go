@@ -212,7 +212,6 @@ func TestKilledAndAway(t *testing.T) {
 	}
 }
 
-// TestForms: what each kind of receiver gets.
 // TestRestartAfterALittle: harm that had not lasted when slowray ended is not told of for the
 // time in which nobody looked.
 func TestRestartAfterALittle(t *testing.T) {
@@ -238,6 +237,7 @@ func TestRestartAfterALittle(t *testing.T) {
 	}
 }
 
+// TestForms: what each kind of receiver gets.
 func TestForms(t *testing.T) {
 	dir := ownDir(t)
 	type request struct {

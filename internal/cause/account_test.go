@@ -9,14 +9,20 @@ import (
 
 // harmed is an endpoint of 1,000 requests of 2 ms on CPUs that have time to spare.
 func harmed(change func(*observe.Endpoint)) *View {
-	e := observe.Endpoint{Side: observe.Served.String(), NetNS: 1, Addr: "10.0.0.1", Port: 4711, PID: 70, Comm: "shop", Requests: 1000, Recorded: 1000}
-	e.Total.AddN(2e6, 1000)
-	e.Parts = map[string]observe.PartStats{observe.Server.String(): {SumNS: 1000 * 2e6, Hist: e.Total}}
+	e := observe.Endpoint{Side: observe.Served.String(), NetNS: 1, Addr: "10.0.0.1", Port: 4711, PID: 70, Comm: "shop"}
+	took(&e, 1000, 2e6)
 	change(&e)
 	o := &observe.Observation{Endpoints: []observe.Endpoint{e}}
 	o.Window.Seconds = 10
 	o.Use.CPU.Idle, o.Use.CPU.User = 15, 5
 	return NewView(o)
+}
+
+// took makes it an endpoint of n requests, each of which took ns of the server's own time.
+func took(e *observe.Endpoint, n uint64, ns int64) {
+	e.Requests, e.Recorded, e.Total = n, n, observe.Histogram{}
+	e.Total.AddN(ns, n)
+	e.Parts = map[string]observe.PartStats{observe.Server.String(): {SumNS: int64(n) * ns, Hist: e.Total}}
 }
 
 // slowOnes makes n requests of the server's own time.
@@ -111,9 +117,7 @@ func TestAccount(t *testing.T) {
 
 // few makes it an endpoint of eight requests.
 func few(e *observe.Endpoint, failed uint64) {
-	e.Requests, e.Recorded, e.Total = 8, 8, observe.Histogram{}
-	e.Total.AddN(2e6, 8)
-	e.Parts = map[string]observe.PartStats{observe.Server.String(): {SumNS: 8 * 2e6, Hist: e.Total}}
+	took(e, 8, 2e6)
 	e.Statuses = map[string]uint64{"2xx": 8 - failed, "5xx": failed}
 }
 
@@ -128,12 +132,10 @@ func TestFrontOfMany(t *testing.T) {
 	}{{"a probe", 80, 1, true}, {"a third", 80, 350, true}, {"nearly all", 80, 1040, false}, {"its own", 70, 1040, true}} {
 		v := harmed(func(e *observe.Endpoint) { slowOnes(e, 50, 1e9) })
 		o := v.Observation
-		probe := observe.Endpoint{Side: observe.Served.String(), NetNS: 1, Addr: "10.0.0.1", Port: 9090, PID: 80, Comm: "prometheus", Requests: 100, Recorded: 100}
-		probe.Total.AddN(1e6, 100)
-		probe.Parts = map[string]observe.PartStats{observe.Server.String(): {SumNS: 100 * 1e6, Hist: probe.Total}}
-		call := observe.Endpoint{Side: observe.Called.String(), NetNS: 1, Addr: "10.0.0.1", Port: 4711, PID: c.pid, Comm: "caller", Requests: c.calls, Recorded: c.calls}
-		call.Total.AddN(1e6, c.calls)
-		call.Parts = map[string]observe.PartStats{observe.Server.String(): {SumNS: int64(c.calls) * 1e6, Hist: call.Total}}
+		probe := observe.Endpoint{Side: observe.Served.String(), NetNS: 1, Addr: "10.0.0.1", Port: 9090, PID: 80, Comm: "prometheus"}
+		took(&probe, 100, 1e6)
+		call := observe.Endpoint{Side: observe.Called.String(), NetNS: 1, Addr: "10.0.0.1", Port: 4711, PID: c.pid, Comm: "caller"}
+		took(&call, c.calls, 1e6)
 		o.Endpoints = append(o.Endpoints, probe, call)
 		a := NewView(o).Account()
 		if got := len(a.Victims) == 1 && a.Victims[0].Port == 4711; got != c.victim {

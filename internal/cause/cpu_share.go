@@ -325,8 +325,7 @@ func (v *View) takesFrom(hog *observe.Process, l *ledger, w *atWork) bool {
 		if cpu >= len(v.Use.PerCPU) {
 			return true // not known
 		}
-		t := &v.Use.PerCPU[cpu]
-		others += t.Total() - t.Idle - t.IOWait
+		others += v.Use.PerCPU[cpu].Busy()
 	}
 	return others >= hog.CPUSeconds()/2
 }

@@ -244,10 +244,9 @@ func (s *cgroupScan) readV2(dir string, g *CgroupSample) {
 		g.MemoryUsedBytes, _ = ParseUint(bytes.TrimSpace(b))
 	}
 	if b, ok := s.file(dir, "memory.events"); ok {
-		g.MemoryAtLimit, g.OOMKills = flatKey(b, "max"), flatKey(b, "oom_kill")
+		g.OOMKills = flatKey(b, "oom_kill")
 	}
-	// The former counts what happened in groups below, too; this one whose limit it was (5.2).
-	if b, ok := s.file(dir, "memory.events.local"); ok {
+	if b, ok := s.ownEvents(dir); ok {
 		g.MemoryAtLimit = flatKey(b, "max")
 	}
 	if b, ok := s.file(dir, "memory.pressure"); ok {
@@ -255,6 +254,15 @@ func (s *cgroupScan) readV2(dir string, g *CgroupSample) {
 		g.MemoryStallUS = p.some
 	}
 	s.readV2Limits(dir, g)
+}
+
+// ownEvents are those of memory.events that the group's own limits brought about; before 5.2
+// there are only those of the groups below as well.
+func (s *cgroupScan) ownEvents(dir string) ([]byte, bool) {
+	if b, ok := s.file(dir, "memory.events.local"); ok {
+		return b, true
+	}
+	return s.file(dir, "memory.events")
 }
 
 // readV1CPU reads a group of the v1 controller cpu (Documentation/scheduler/sched-bwc.rst).

@@ -55,10 +55,7 @@ func (s *cgroupScan) readV2Limits(dir string, g *CgroupSample) {
 		g.highFile = filepath.Join(dir, "memory.high")
 	}
 	if g.MemoryHighBytes > 0 || g.MemoryLimitBytes > 0 {
-		if b, ok := s.file(dir, "memory.events"); ok {
-			g.MemoryAtHigh = flatKey(b, "high")
-		}
-		if b, ok := s.file(dir, "memory.events.local"); ok {
+		if b, ok := s.ownEvents(dir); ok {
 			g.MemoryAtHigh = flatKey(b, "high")
 		}
 		s.memoryStat(dir, g, "file", "workingset_refault_file")

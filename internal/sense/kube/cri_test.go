@@ -17,11 +17,7 @@ func TestSocketsOfRuntimes(t *testing.T) {
 		if strings.HasPrefix(path, "/var/run/") {
 			t.Errorf("%s leads through a link that is absolute on many hosts: below /proc/1/root it leads here", path)
 		}
-		root, err := os.MkdirTemp("", "cri") // the path of a socket is short
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(root) })
+		root := shortRoot(t)
 		s := newState(workload.New(workload.DefaultLimits), "node-1")
 		found := func() string {
 			c := findCRI(root, s)

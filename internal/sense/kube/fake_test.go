@@ -237,13 +237,19 @@ func (f *fakeCRI) remove(uid string) {
 	}
 }
 
-// serve listens below a root directory, which it gives. The path of a socket is short.
-func (f *fakeCRI) serve(t testing.TB) (root string) {
+// shortRoot is a root directory for sockets, whose paths are short.
+func shortRoot(t testing.TB) string {
 	root, err := os.MkdirTemp("", "cri")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(root) })
+	return root
+}
+
+// serve listens below a root directory, which it gives.
+func (f *fakeCRI) serve(t testing.TB) (root string) {
+	root = shortRoot(t)
 	serveAt(t, root+sockets[0], f)
 	return root
 }

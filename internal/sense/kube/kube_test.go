@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -230,11 +229,7 @@ func TestCRINextToDocker(t *testing.T) {
 	for name, docker := range map[string]*fakeCRI{"speaks no CRI": nil, "knows no pod": {}} {
 		f := &fakeCRI{}
 		f.add("uid-cart", "shop", cart.Pod, "10.1.0.7", cartID, false, map[string]string{owner.LabelTemplateHash: "7d9f8b6c5d"}, time.Now().Add(-time.Minute))
-		root, err := os.MkdirTemp("", "cri")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(root) })
+		root := shortRoot(t)
 		serveAt(t, root+sockets[0], docker)
 		serveAt(t, root+sockets[2], f)
 		c := findCRI(root, newState(newIndex(), "node-7"))

@@ -8,8 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FuzzOf: whatever a pod is named and labelled, it has an owner; the two ways to find it agree
-// on what controllers name pods; and no name is made up.
+// FuzzOf: whatever a pod is named and labelled, it has an owner, and no name is made up.
 func FuzzOf(f *testing.F) {
 	f.Add("cart-7d9f8b6c5d-x2x4z", "ReplicaSet", "cart-7d9f8b6c5d", "pod-template-hash", "7d9f8b6c5d", int64(0))
 	f.Add("cart-7d9f8b6c5d-x2x4z", "ReplicaSet", "cart-7d9f8b6c5d", "rollouts-pod-template-hash", "7d9f8b6c5d", int64(0))
