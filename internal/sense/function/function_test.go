@@ -84,14 +84,20 @@ func checkPlanted(t *testing.T, k kernel, p *program, opt Options, byProbes bool
 	if len(nap.Threads) != 5 {
 		t.Errorf("nap: %d threads, want 5", len(nap.Threads))
 	}
-	// Naps of other threads may have taken longer, on a machine that is full.
-	slow := slices.DeleteFunc(slices.Clone(nap.Slowest), func(c observe.FunctionCall) bool { return c.TID != p.pid() })
-	if len(slow) < 2 {
-		t.Fatalf("nap, slowest: %+v, want two of the main thread", nap.Slowest)
-	}
-	for _, c := range slow[:2] {
-		if c.Result == nil || int32(*c.Result) != -1 || c.Args[1] != "2 = 50" {
-			t.Errorf("nap, slowest: %+v, want the argument 50 and the result -1", c)
+	// Any nap may take longer than asked for where the machine is full, so what is kept is
+	// held to the argument it came with: both long ones are there, none took less.
+	long := 0
+	for i, c := range nap.Slowest {
+		planted := map[string]time.Duration{"2 = 50": 50 * time.Millisecond, "2 = 10": 10 * time.Millisecond}[c.Args[1]]
+		if planted == 0 || c.Result == nil || (int32(*c.Result) == -1) != (planted > 40*time.Millisecond) || c.DurationNS < int64(planted) ||
+			i > 0 && c.DurationNS > nap.Slowest[i-1].DurationNS {
+			t.Errorf("nap, slowest: %d: %+v, want -1 for the argument 50 and the longest first", i, c)
+		}
+		if c.TID != p.pid() {
+			continue
+		}
+		if planted > 40*time.Millisecond {
+			long++
 		}
 		if c.Args[0] != `1 = "even"` && c.Args[0] != `1 = "odd\x1b[31m\xff"` {
 			t.Errorf("nap, slowest: %q is not the text that was given, in printable form", c.Args[0])
@@ -99,6 +105,9 @@ func checkPlanted(t *testing.T, k kernel, p *program, opt Options, byProbes bool
 		if len(c.Stack) == 0 || !slices.ContainsFunc([]string{"nap", "obey", "main"}, func(s string) bool { return c.Stack[0].Name == s }) {
 			t.Errorf("nap, slowest: the stack is %+v", c.Stack)
 		}
+	}
+	if long != 2 {
+		t.Errorf("nap, slowest: %+v, want both of 50ms of the main thread", nap.Slowest)
 	}
 	if r := of(t, o, "recurse"); r.Calls != 62 || r.Returned != 21+32 || r.Early != 0 || r.Left != 0 || lost(o, "within each other") != 9 {
 		t.Errorf("recurse: %d calls, %d returned, %d early, %d left, %d too deep; want 62, 53, 0, 0, 9", r.Calls, r.Returned, r.Early, r.Left, lost(o, "within each other"))
