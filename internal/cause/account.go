@@ -204,8 +204,8 @@ func (v *View) harmBy(f *Finding, l *ledger) Harm {
 		return Harm{HarmSlow, l.Requests, l.TimeNS() / 1e9}
 	case f.Impact.OfTime:
 		return Harm{HarmUnfinished, l.waiting(), v.Window.Seconds * float64(l.waiting())}
-	case l.Errors >= harmedLeast:
-		return Harm{HarmFailed, l.Errors, failedCost * float64(l.Errors)}
+	case l.failedRequests() >= harmedLeast:
+		return Harm{HarmFailed, l.failedRequests(), failedCost * float64(l.failedRequests())}
 	}
 	return Harm{}
 }

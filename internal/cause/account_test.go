@@ -61,7 +61,7 @@ func TestAccount(t *testing.T) {
 		{"a few fail", func(e *observe.Endpoint) { e.Statuses = map[string]uint64{"2xx": 995, "5xx": 5} }, "", 0, 0},
 		{"all of a few fail", func(e *observe.Endpoint) { few(e, 8) }, HarmFailed, 8, 8 * failedCost},
 		{"three of a few fail", func(e *observe.Endpoint) { few(e, 3) }, "", 0, 0},
-		{"no answer", func(e *observe.Endpoint) { e.Unanswered, e.Errors = 40, 40 }, HarmUnanswered, 40, 40 * failedCost},
+		{"no answer", func(e *observe.Endpoint) { e.Unanswered = 40 }, HarmUnanswered, 40, 40 * failedCost},
 		{"clients leave", func(e *observe.Endpoint) {
 			e.Unanswered = 40
 			e.Failed = []observe.RequestSample{{TotalNS: 1e6, Flags: []string{"unanswered", "half_closed"}}}

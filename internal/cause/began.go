@@ -21,7 +21,7 @@ func (v *View) Began(f *Finding) *float64 {
 		slow, n, whole := l.slowTimes(start, least)
 		ns += l.timeFrom(least)
 		if !f.Impact.OfTime { // what fails at once, now and then, is none of what is slow
-			whole, n = whole && l.Errors <= uint64(len(l.Failed)), n+uint64(len(l.Failed))
+			whole, n = whole && l.failedRequests() <= uint64(len(l.Failed)), n+uint64(len(l.Failed))
 			for i := range l.Failed {
 				slow = append(slow, burstOf(&l.Failed[i]))
 			}

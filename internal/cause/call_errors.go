@@ -24,9 +24,8 @@ type lack struct {
 	failed uint64               // requests
 }
 
-// failedRequests is the requests that got an error, or no answer: these are among the
-// errors (closing.h), and a file of somebody else may tell of them alone.
-func (l *ledger) failedRequests() uint64 { return max(l.Errors, l.Unanswered) }
+// failedRequests is the requests that got an error, or no answer.
+func (l *ledger) failedRequests() uint64 { return l.Errors + l.Unanswered }
 
 // explained is the share of the failed requests that a lack explains.
 func (k *lack) explained() float64 { return ratio(k.all, float64(k.failed)) }

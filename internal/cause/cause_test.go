@@ -297,7 +297,7 @@ func webServed(o *observe.Observation) *observe.Endpoint {
 
 // leave has clients close n connections, after a time each, before they got an answer.
 func leave(e *observe.Endpoint, n uint64, after int64) {
-	e.Unanswered, e.Errors = n, n
+	e.Unanswered = n
 	e.Failed = []observe.RequestSample{{TotalNS: after, Flags: []string{"unanswered", "half_closed"}}}
 }
 

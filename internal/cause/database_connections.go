@@ -186,8 +186,8 @@ func (v *View) forksToRefuse(pid int) bool {
 	return false
 }
 
-// callersErrors is the requests answered with an error by the services of this
-// host that call a database.
+// callersErrors is the requests of the services of this host that call a database which
+// were answered with an error, or not at all.
 func (v *View) callersErrors(d *observe.Database) (failed, all uint64) {
 	seen := map[int]bool{}
 	for _, pid := range v.clientsOf(d) {
@@ -197,7 +197,7 @@ func (v *View) callersErrors(d *observe.Database) (failed, all uint64) {
 		}
 		seen[master] = true
 		for _, l := range v.servedOf[master] {
-			failed += l.Errors
+			failed += l.failedRequests()
 			all += l.Requests
 		}
 	}

@@ -50,7 +50,7 @@ func (l *ledger) errorsAt(caller bool) (n uint64, code int) {
 	}
 	if len(l.Statuses) == 0 {
 		if l.called() {
-			n = l.Errors - min(l.Errors, l.Unanswered)
+			n = l.Errors
 		}
 		return n, 0
 	}

@@ -25,7 +25,7 @@ func (v *View) harmsOf(l *ledger) []Harm {
 	add(HarmHandshake, l.TLS, h.costs(l)/1e9-behind)
 	failed := l.Statuses["5xx"]
 	if len(l.Statuses) == 0 {
-		failed = l.Errors - min(l.Errors, l.Unanswered)
+		failed = l.Errors
 	}
 	if manyFail(failed, all) {
 		add(HarmFailed, failed, failedCost*float64(failed))

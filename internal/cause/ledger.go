@@ -41,7 +41,8 @@ func (v *View) newLedger(e *observe.Endpoint) *ledger {
 func consistent(e *observe.Endpoint) *observe.Endpoint {
 	c := *e
 	c.Errors -= min(e.Errors, cutAlerts(e))
-	c.Errors, c.Unanswered, c.OK = min(c.Errors, e.Requests), min(e.Unanswered, e.Requests), min(e.OK, e.Requests)
+	c.Unanswered, c.OK = min(e.Unanswered, e.Requests), min(e.OK, e.Requests)
+	c.Errors = min(c.Errors, e.Requests-c.Unanswered)
 	c.Retrans = min(e.Retrans, e.Segments)
 	for class, n := range e.Statuses {
 		if n > e.Requests {

@@ -106,7 +106,7 @@ func (v *View) usefulCPUs() bool {
 		if l.called() || l.Requests < fewRequests {
 			continue
 		}
-		if ratio(max(l.lostRequests(), l.Errors), l.Requests) >= drownedShare {
+		if ratio(max(l.lostRequests(), l.failedRequests()), l.Requests) >= drownedShare {
 			return false
 		}
 		answers = true

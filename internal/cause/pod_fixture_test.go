@@ -42,7 +42,7 @@ func inCart(o *observe.Observation) (*observe.Pod, *observe.Cgroup) {
 
 // cutShort makes fail requests of a hundred fail at the end of the window, with a reset.
 func cutShort(e *observe.Endpoint, fail uint64) {
-	e.Errors, e.Unanswered = fail, fail
+	e.Unanswered = fail
 	e.OK -= fail
 	e.Flags["reset"], e.Flags["unanswered"] = fail, fail
 	for range min(fail, 20) {

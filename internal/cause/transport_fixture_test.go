@@ -55,7 +55,7 @@ func callsCut(t *traffic, cut int) func(*observe.Observation) {
 	return func(o *observe.Observation) {
 		quiet(failing(fpmServed(), 500, cut), t)(o)
 		e := &o.Endpoints[1]
-		e.Unanswered = uint64(cut)
+		e.Errors, e.Unanswered = 0, uint64(cut)
 		for i := range t.list[len(t.list)-min(cut, 20):] {
 			e.Failed = append(e.Failed, t.list[len(t.list)-1-i])
 		}

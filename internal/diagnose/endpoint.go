@@ -67,7 +67,7 @@ func addAnswers(v *cause.View, s *cause.Service, e *Endpoint) {
 	if all <= 0 {
 		return
 	}
-	errs := sum.S4xx + sum.S499 + sum.S5xx
+	errs := sum.S4xx + max(sum.S499-e.Unanswered, 0) + sum.S5xx
 	// Of requests that came before the window only the log tells: errors are no part of
 	// those that were recorded then.
 	if e.Requests == nil || e.Errors == nil && errs > *e.Requests {

@@ -87,7 +87,8 @@ type Endpoint struct {
 
 	// Requests, RPS and Errors come from the requests recorded in the kernel,
 	// else from an access log; nil when there is neither. Errors are only known
-	// of protocols that slowray reads the status of.
+	// of protocols that slowray reads the status of; requests that nobody answered are
+	// none of them, see Unanswered.
 	Requests *int64   `json:"requests,omitempty"`
 	RPS      *float64 `json:"rps,omitempty"`
 	Errors   *int64   `json:"errors,omitempty"`

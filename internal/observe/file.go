@@ -109,8 +109,24 @@ func decode(r io.Reader) (*Observation, error) {
 		return nil, fmt.Errorf("damaged: %w", err)
 	case o.Schema == SchemaObservation:
 		return &o, nil
+	case o.Schema == "slowray.observation/1":
+		o.fromFirst()
+		return &o, nil
 	case strings.HasPrefix(o.Schema, "slowray.observation/"):
 		return nil, fmt.Errorf("written by another version of slowray (%s, this one reads %s)", o.Schema, SchemaObservation)
 	}
 	return nil, errors.New("not a slowray observation (make one with slowray why --save FILE)")
+}
+
+// fromFirst brings what was read of the first format up to date: there a request on the
+// host that nobody answered was one of the errors, too.
+func (o *Observation) fromFirst() {
+	o.Schema = SchemaObservation
+	if o.Capture != nil {
+		return // of the wire, where they were apart
+	}
+	for i := range o.Endpoints {
+		e := &o.Endpoints[i]
+		e.Errors -= min(e.Errors, e.Unanswered)
+	}
 }

@@ -80,9 +80,9 @@ func TestLoadOfWhatIsNotOne(t *testing.T) {
 		{"other types", pack(t, []byte(`{"schema":5}`)), "not a slowray observation"},
 		{"not json", pack(t, []byte("\x00\x01\x02")), "not a slowray observation"},
 		{"newer", pack(t, []byte(`{"schema":"slowray.observation/9"}`)), "another version"},
-		{"many objects", pack(t, []byte(`{"schema":"slowray.observation/1","processes":[{}`+strings.Repeat(",{}", 600_000)+"]}")), "not a slowray observation"},
+		{"many objects", pack(t, []byte(`{"schema":"slowray.observation/2","processes":[{}`+strings.Repeat(",{}", 600_000)+"]}")), "not a slowray observation"},
 		{"bomb", pack(t, bytes.Repeat([]byte(" "), maxDecoded+2)), "not a slowray observation"},
-		{"half json", pack(t, []byte(`{"schema":"slowray.observation/1","host":{`)), "truncated"},
+		{"half json", pack(t, []byte(`{"schema":"slowray.observation/2","host":{`)), "truncated"},
 	} {
 		path := filepath.Join(dir, "x")
 		if err := os.WriteFile(path, c.data, 0o600); err != nil {
@@ -143,6 +143,28 @@ func TestLoadMadeUp(t *testing.T) {
 			}
 		case <-time.After(5 * time.Second):
 			t.Fatalf("%s is still read", path)
+		}
+	}
+}
+
+// TestFirstFormat: until the second one a request that nobody answered was an error, too,
+// but in what was read of captures.
+func TestFirstFormat(t *testing.T) {
+	for _, c := range []struct {
+		more string
+		want uint64
+	}{{"", 2}, {`,"capture":{"packets":9}`, 5}} {
+		path := filepath.Join(t.TempDir(), "first")
+		text := `{"schema":"slowray.observation/1"` + c.more + `,"endpoints":[{"requests":9,"errors":5,"unanswered":3}]}`
+		if err := os.WriteFile(path, pack(t, []byte(text)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o, err := Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := o.Endpoints[0]; e.Errors != c.want || e.Unanswered != 3 || o.Schema != SchemaObservation {
+			t.Errorf("%s: %d errors, %d unanswered, %s; want %d and 3", text, e.Errors, e.Unanswered, o.Schema, c.want)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 // SchemaObservation identifies the format of a saved Observation. The number
 // grows when a reader of the old format would misread the new one.
-const SchemaObservation = "slowray.observation/1"
+const SchemaObservation = "slowray.observation/2"
 
 // Observation is all that was seen in one window.
 type Observation struct {

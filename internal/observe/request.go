@@ -190,8 +190,8 @@ type Endpoint struct {
 
 	Requests   uint64 `json:"requests"`
 	OK         uint64 `json:"ok"` // known to be answered well
-	Errors     uint64 `json:"errors"`
-	Unanswered uint64 `json:"unanswered,omitempty"`
+	Errors     uint64 `json:"errors"`               // known to be answered with an error
+	Unanswered uint64 `json:"unanswered,omitempty"` // closed before the first byte of an answer; none of Errors
 	Unfinished uint64 `json:"unfinished,omitempty"` // in progress at the end of the window, longer than a second
 	// Earlier are those that came in before the window and had no answer at its end:
 	// no record tells of them. nil: none was seen.

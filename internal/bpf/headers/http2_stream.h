@@ -225,12 +225,12 @@ static __always_inline void count_stream(const struct multiplexed *m, const __u6
 	if (!n)
 		return;
 	ADD(n, requests, 1ULL << share);
-	if (status == STATUS_OK)
+	if (flags & UNANSWERED)
+		ADD(n, unanswered, 1ULL << share);
+	else if (status == STATUS_OK)
 		ADD(n, ok, 1ULL << share);
 	else if (status == STATUS_ERROR)
 		ADD(n, errors, 1ULL << share);
-	if (flags & UNANSWERED)
-		ADD(n, unanswered, 1ULL << share);
 #pragma unroll
 	for (int i = 0; i < PARTS; i++) {
 		if (parts[i])

@@ -132,12 +132,12 @@ static __always_inline void count(struct conn *c, struct ledger *l, struct tcp_s
 		}
 		if (!(c->flags & AMENDED) && c->proto != PROTO_HTTP2) {
 			ADD(n, requests, (1ULL + c->requests) << share);
-			if (c->status == STATUS_OK)
+			if (c->flags & UNANSWERED)
+				ADD(n, unanswered, 1ULL << share);
+			else if (c->status == STATUS_OK)
 				ADD(n, ok, 1ULL << share);
 			else if (c->status == STATUS_ERROR)
 				ADD(n, errors, 1ULL << share);
-			if (c->flags & UNANSWERED)
-				ADD(n, unanswered, 1ULL << share);
 			if (c->flags & OVERLAPPED)
 				ADD(n, overlapped, (1ULL + c->requests) << share);
 #pragma unroll

@@ -118,8 +118,8 @@ func quickFailures(tr *trial) {
 	}
 	endpoints := table.Endpoints(time.Now(), tr.counters)
 	i := slices.IndexFunc(endpoints, func(e observe.Endpoint) bool { return e.Side == observe.Served.String() })
-	if i < 0 || endpoints[i].Requests != n || endpoints[i].Unanswered != n || endpoints[i].OK != 0 {
-		tr.errorf("endpoints: %+v, want %d requests, all unanswered", endpoints, n)
+	if i < 0 || endpoints[i].Requests != n || endpoints[i].Unanswered != n || endpoints[i].OK+endpoints[i].Errors != 0 {
+		tr.errorf("endpoints: %+v, want %d requests, all unanswered, none with an error", endpoints, n)
 	}
 }
 

@@ -64,10 +64,12 @@ func (e *endpointSum) add(r *observe.Request, start int64) {
 		e.streams++
 	}
 	e.requests += n
-	switch r.Status {
-	case observe.StatusOK:
+	switch {
+	case r.Flags&observe.FlagUnanswered != 0:
+		e.unanswered += n
+	case r.Status == observe.StatusOK:
 		e.ok += n
-	case observe.StatusError:
+	case r.Status == observe.StatusError:
 		e.errors += n
 	}
 	e.bytesIn += r.BytesIn * weight
@@ -109,9 +111,6 @@ func (e *endpointSum) add(r *observe.Request, start int64) {
 
 	for f := uint32(r.Flags); f != 0; f &= f - 1 {
 		e.flags[bits.TrailingZeros32(f)] += n
-	}
-	if r.Flags&observe.FlagUnanswered != 0 {
-		e.unanswered += n
 	}
 	if r.Flags&observe.FlagOverlapped != 0 {
 		e.overlapped += n
