@@ -106,7 +106,7 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 		tls_finished(c, sk, bytes);
 	if (c->proto == PROTO_TLS && c->side == CALLED && tls_called_segment(c, sk, skb, bytes))
 		return 0;
-	if (c->side == SERVED && c->tls < TLS_READY && (c->proto == PROTO_TLS || (bytes && c->proto <= PROTO_OTHER && c->seq <= 2)) &&
+	if (c->side == SERVED && c->tls < TLS_READY && (c->proto == PROTO_TLS || (bytes && c->proto <= PROTO_HTTP1 && c->seq <= 3)) &&
 	    tls_segment(c, sk, skb, bytes))
 		return 0;
 	if (bytes && cb->seq != tp->rcv_nxt && after(cb->seq, tp->rcv_nxt))
@@ -533,7 +533,7 @@ int BPF_PROG(sending, struct sock *sk, struct msghdr *msg)
 		return 0;
 	if (c->side == SERVED && c->proto >= PROTO_HTTP1 && c->phase == ASKED && !c->answered)
 		look_at_answer(c, msg);
-	else if (c->side == CALLED && (with_labels || (c->proto <= PROTO_OTHER && c->seq < 4)) && c->proto != PROTO_TLS)
+	else if (c->side == CALLED && (with_labels || (c->proto <= PROTO_HTTP1 && c->seq < 4)) && c->proto != PROTO_TLS)
 		look_at_sent_request(c, sk, msg);
 	if (c->side == CALLED && (c->proto == PROTO_TLS || c->tls == TLS_READY))
 		tls_sending(c, sk, handed_over(msg), msg->msg_iter.count);

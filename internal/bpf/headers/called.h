@@ -55,7 +55,7 @@ static __always_inline void called_sent(struct conn *c, struct sock *sk, struct 
 {
 	/* Nothing is sent before the connection is open; a handshake that had to
 	 * be repeated leaves no stamp at all. */
-	__u32 from;
+	__u32 from, before;
 	__u64 sent = smaller(tp->first_tx_mstamp ? later(tp->first_tx_mstamp * NSEC_PER_USEC, c->opened) : now, now);
 
 	if (c->phase == ASKED) {
@@ -85,6 +85,12 @@ static __always_inline void called_sent(struct conn *c, struct sock *sk, struct 
 	}
 fresh:
 	from = c->mark;
+	before = tp->snd_una;
+	if (c->tls == TLS_READY && !c->seq && after(from, before)) {
+		/* A Finished that is not acknowledged yet went out before it. */
+		before = from;
+		sent = smaller(later(last_sent(tp), sent), now);
+	}
 	if (c->tls == TLS_READY && is_tls_alert_sent(tp, from)) {
 		c->mark = tp->snd_nxt;
 		c->phase = IDLE;
@@ -101,7 +107,7 @@ fresh:
 		return;
 	}
 	/* What went out is part of this request, not before it. */
-	c->out0 -= tp->write_seq - tp->snd_una;
+	c->out0 -= tp->write_seq - before;
 	c->segs0 -= tp->packets_out + again;
 	c->retrans0 -= again;
 	if (tp->packets_out > 1)

@@ -35,6 +35,7 @@ enum tls {
 	TLS_NONE,
 	TLS_HELLO, /* the asking end has said its ClientHello */
 	TLS_CIPHER, /* and change_cipher_spec */
+	TLS_FLIGHT, /* TLS 1.3: it answers the other end's Hello: certificates, Finished */
 	TLS_READY, /* its part is over: the first request may be answered by tickets first */
 };
 
@@ -114,8 +115,8 @@ struct conn {
 	__u16 endpoint;
 	__u16 lport; /* the socket gives it back before it is closed */
 	__u16 http;
-	__u8 tls : 2; /* enum tls */
-	__u8 sent_share : 6; /* called: share, but UNCOUNTED_SENT, of what was sent last and not noticed yet */
+	__u8 tls : 3; /* enum tls */
+	__u8 sent_share : 5; /* called: share, but UNCOUNTED_SENT, of what was sent last and not noticed yet */
 	__u8 share; /* follow_share when the request began, or UNCOUNTED */
 };
 
@@ -224,7 +225,7 @@ __u8 follow_share; /* 0 = all are followed, whatever the others say */
 
 __u8 follow_sends; /* what is sent is seen when it is sent */
 
-#define UNCOUNTED_SENT 63
+#define UNCOUNTED_SENT 31
 #define UNCOUNTED 255 /* instead of follow_share: the request did not begin in its connection's turn */
 
 __u32 next_endpoint;

@@ -133,10 +133,16 @@ static __noinline int look_at_sent_request(struct conn *c, struct sock *sk, stru
 	if (!c || !sk || !msg)
 		return 0;
 	from = handed_over(msg);
-	if (c->proto <= PROTO_OTHER && peek(from, b)) {
-		c->proto = is_client_hello(b) ? PROTO_TLS : protocol_of(b, msg->msg_iter.count);
-		if (c->proto == PROTO_OTHER)
-			notice_http2(b);
+	if (c->proto <= PROTO_HTTP1 && peek(from, b)) {
+		if (is_client_hello(b)) {
+			if (c->proto == PROTO_HTTP1) /* CONNECT: a request */
+				tls_close(c, sk);
+			c->proto = PROTO_TLS;
+		} else if (c->proto <= PROTO_OTHER) {
+			c->proto = protocol_of(b, msg->msg_iter.count);
+			if (c->proto == PROTO_OTHER)
+				notice_http2(b);
+		}
 	}
 	if (!with_labels || c->phase == ASKED)
 		return 0;
@@ -203,13 +209,15 @@ static __always_inline void look_at_call(struct conn *c, struct sock *sk, struct
 	struct head *h;
 	__u32 have, size;
 
-	if (!page_constant || (!with_labels && (c->proto > PROTO_OTHER || c->seq > 4)))
+	if (!page_constant || (!with_labels && (c->proto > PROTO_HTTP1 || c->seq > 4)))
 		return;
 	have = sent_payload(tp, seq, 0, words, PEEK);
 	if (have < 5)
 		return;
-	if (c->proto <= PROTO_OTHER)
-		c->proto = have > TLS_HEADER && is_client_hello((__u8 *)words) ? PROTO_TLS : protocol_of((__u8 *)words, tp->snd_nxt - seq);
+	if (c->proto <= PROTO_HTTP1 && have > TLS_HEADER && is_client_hello((__u8 *)words))
+		c->proto = PROTO_TLS;
+	else if (c->proto <= PROTO_OTHER)
+		c->proto = protocol_of((__u8 *)words, tp->snd_nxt - seq);
 	size = head_size(c->proto);
 	if (!with_labels || !size)
 		return;

@@ -6,7 +6,12 @@
  *
  *   TLS 1.2   the first record of type handshake after its change_cipher_spec
  *   TLS 1.3   a record of type application_data of the length of a Finished: what
- *             it says before that (certificates) has other lengths
+ *             it says before that (certificates) has other lengths. Who puts all of it into one
+ *             record (BoringSSL, rustls) is done where the other end speaks again
+ *
+ * A server whose kernel waits for the first bytes before it tells of a connection
+ * (TCP_DEFER_ACCEPT) has its ClientHello unseen: it begins where the connection does. A
+ * tunnel through a proxy begins after CONNECT (RFC 9110, 9.3.6), which is a request.
  *
  * Then the serving end may send session tickets, which look like an answer to the
  * first request; what follows them after a pause is the answer.
@@ -19,6 +24,8 @@
 #define TLS_APPLICATION_DATA 23
 #define TLS_CLIENT_HELLO 1
 #define TLS_SERVER_HELLO 2
+#define TLS_CERTIFICATE 11
+#define TLS_CLIENT_KEY_EXCHANGE 16
 #define TLS_PRE_SHARED_KEY 41
 
 #define TLS_HEADER 5
@@ -202,6 +209,8 @@ static __always_inline int tls_record(struct conn *c, const __u8 *b)
 		c->tls_is |= TLS_FULL;
 	} else if (b[0] == TLS_APPLICATION_DATA) {
 		c->tls_is |= TLS_V13;
+		if (c->answer || c->tls_is & TLS_LOOKED) /* and is no early data */
+			c->tls = TLS_FLIGHT;
 		if (length == TLS13_FINISHED_256 || length == TLS13_FINISHED_384)
 			return 1;
 		if (++c->requests >= TLS_RECORDS)
@@ -230,6 +239,16 @@ static __noinline int tls_over(struct conn *c, struct sock *sk, __u64 when)
 	report(c, sk, tp, RECORD_TLS);
 	c->status = STATUS_UNKNOWN;
 	return 0;
+}
+
+/* Whether these are the first bytes that a server sees of a handshake whose ClientHello it
+ * did not: change_cipher_spec, Certificate or ClientKeyExchange (RFC 5246, 7.4). */
+static __always_inline int is_tls_later(const __u8 *b)
+{
+	if (!is_tls(b))
+		return 0;
+	return (b[0] == TLS_CHANGE_CIPHER_SPEC && b[3] == 0 && b[4] == 1 && b[TLS_HEADER] == 1) ||
+	       (b[0] == TLS_HANDSHAKE && (b[TLS_HEADER] == TLS_CERTIFICATE || b[TLS_HEADER] == TLS_CLIENT_KEY_EXCHANGE));
 }
 
 /* What the asking end says next is a request. */
@@ -315,13 +334,17 @@ static __noinline int tls_segment(struct conn *c, struct sock *sk, struct sk_buf
 {
 	__u32 seq = ((struct tcp_skb_cb *)skb->cb)->seq, header = skb->len - bytes, at;
 	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = bpf_ktime_get_ns(), said;
 	struct bpf_dynptr p;
 	__u8 b[8] = {};
 	int i, over;
 
 	if (!c || !tp || !with_payload || !bpf_ksym_exists(bpf_dynptr_from_skb))
 		return 0;
+	if (c->tls == TLS_FLIGHT && after(tp->snd_nxt, c->recover)) {
+		tls_ready(c, sk, tp, tp->write_seq, c->last);
+		return 0;
+	}
 	if (c->proto == PROTO_TLS && after(tp->snd_nxt, c->recover)) {
 		tls_look(c, tp, 0, c->recover);
 		tls_answers(c, tp, smaller(later(tp->first_tx_mstamp * NSEC_PER_USEC, c->last), now));
@@ -335,9 +358,19 @@ static __noinline int tls_segment(struct conn *c, struct sock *sk, struct sk_buf
 	if (bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &p))
 		return 0;
 	if (c->proto != PROTO_TLS) {
-		if (bpf_dynptr_read(b, TLS_HEADER + 1, (void *)&p, header, 0) || !is_client_hello(b))
+		if (bpf_dynptr_read(b, TLS_HEADER + 1, (void *)&p, header, 0))
 			return 0;
-		tls_begin(c, tp, seq, now);
+		if (is_client_hello(b)) {
+			if (c->proto == PROTO_HTTP1)
+				tls_close(c, sk);
+			tls_begin(c, tp, seq, now);
+		} else if (c->seq == 1 && c->proto != PROTO_HTTP1 && c->opened && is_tls_later(b)) {
+			said = c->answer; /* it was taken for a request and its answer */
+			tls_begin(c, tp, seq, c->opened);
+			tls_answers(c, tp, said ? said : now);
+		} else {
+			return 0;
+		}
 	}
 	at = c->bytes_out - seq;
 	if (at > 1U << 30)
@@ -452,6 +485,10 @@ static __noinline int tls_called_segment(struct conn *c, struct sock *sk, struct
 		return 0;
 	if (!sending_seen && tls_sent(c, sk) && c->tls_is & TLS_UNTIL)
 		tls_finished(c, sk, bytes);
+	if (c->tls == TLS_FLIGHT && bytes && after(((struct tcp_skb_cb *)skb->cb)->end_seq, tp->rcv_nxt)) {
+		tls_ready(c, sk, tp, tp->write_seq, c->last);
+		return 0;
+	}
 	if (c->proto == PROTO_TLS && bytes) {
 		tls_look(c, tp, skb, skb->len - bytes);
 		tls_answers(c, tp, bpf_ktime_get_ns());
