@@ -164,3 +164,33 @@ func TestCorpus(t *testing.T) {
 		})
 	}
 }
+
+// changing is what commands that change something begin with, after who runs another program.
+var changing = regexp.MustCompile(`^(?:nsenter \S+ |ip netns exec \S+ |until )*(?:sysctl -w|echo |printf |kill |renice|ionice -c|chrt|taskset|prlimit|for |kubectl -n \S+ (?:set|scale|rollout|patch|apply)|docker |systemctl (?:re)?start|mount -o|fsfreeze|cpupower frequency-set|ethtool -[A-Z]|ip link set|ip (?:-6 )?route del|tc \S+ del|nft (?:add|insert|delete)|iptables-\S+ -t \S+ -[A-KM-Z] |mariadb .*SET GLOBAL|(?:runuser .* )?psql .*(?:ALTER SYSTEM|pg_reload_conf|pg_terminate_backend)|(?:redis|valkey)-cli .*CONFIG SET|# )`)
+
+// TestLooks: each command that a report prints is known to change something or to only look,
+// which is no fix.
+func TestLooks(t *testing.T) {
+	dirs, err := filepath.Glob("testdata/corpus/*")
+	if err != nil || len(dirs) == 0 {
+		t.Fatal("no corpus", err)
+	}
+	for _, dir := range dirs {
+		text, err := os.ReadFile(filepath.Join(dir, "report.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r Report
+		if err := json.Unmarshal(text, &r); err != nil {
+			t.Fatal(err)
+		}
+		for i := range r.Findings {
+			for _, c := range r.Findings[i].Fix.Commands {
+				line, _ := c.Parts()
+				if changes := changing.MatchString(c.String()) && !strings.HasPrefix(line, "kill -QUIT"); changes == c.Reads() {
+					t.Errorf("%s: a fix and a look, or none of them: %s", filepath.Base(dir), c)
+				}
+			}
+		}
+	}
+}

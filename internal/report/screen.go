@@ -253,7 +253,9 @@ func (p *printer) onScreen(n int, r *diagnose.Report, f *cause.Finding) {
 	when := take(p.when(r, f))
 	impact := take(p.firstLines(p.impact(f), max(2, room-1))) // of 80 columns that is all of it
 
-	fix := take(p.shortFix(&f.Fix, max(0, room)))
+	fix, look := p.shortFix(&f.Fix, max(0, room))
+	take(fix)
+	take(look)
 	var prove, evidence, explains []string
 	if f.Prove != nil && room > 0 {
 		prove = take(p.commands("", []shell.Command{f.Prove.Command}))
@@ -271,14 +273,29 @@ func (p *printer) onScreen(n int, r *diagnose.Report, f *cause.Finding) {
 	p.listed("impact", impact)
 	p.listed("evidence", evidence[:max(0, min(room, 2, len(evidence)))])
 	p.listed("fix", fix)
+	p.listed("look", look)
 	p.listed("prove", prove)
 	p.listed("explains", explains)
 }
 
 // shortFix is a fix in at most so many lines: its commands, without what explains them where
 // that has no room; or what it says, as far as there is room, the first command, where that
-// has a line, and where the others are.
-func (p *printer) shortFix(f *cause.Fix, most int) []string {
+// has a line, and where the others are. Commands that change nothing are no fix: what it says
+// is, and the first of them is a look.
+func (p *printer) shortFix(f *cause.Fix, most int) (fix, look []string) {
+	n := len(f.Commands)
+	if n > 0 && most > 1 && !slices.ContainsFunc(f.Commands, func(c shell.Command) bool { return !c.Reads() }) {
+		fix = p.firstLines(f.Text, min(2, most-1))
+		if look = p.commands(bold, f.Commands[:1]); len(look) > 1 {
+			look = p.commands(bold, bare(f.Commands[:1]))
+		}
+		return fix, look[:min(len(look), most-len(fix))]
+	}
+	return p.changingFix(f, most), nil
+}
+
+// changingFix is a fix of which a command changes something.
+func (p *printer) changingFix(f *cause.Fix, most int) []string {
 	n := len(f.Commands)
 	for _, lines := range [][]string{p.commands(bold, f.Commands), p.commands(bold, bare(f.Commands))} {
 		if n > 0 && n <= screenFix && len(lines) <= min(screenFix, most) {
