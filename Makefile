@@ -32,7 +32,7 @@ bin/slowray bin/slowray-lab: go.mod $(GO_FILES) $(wildcard internal/bpf/*.o)
 run: bin/slowray bin/slowray-lab  ## build slowray and look at this host
 	@bin/slowray why || [ $$? -eq 1 ]
 	@echo 'All the time, with a page at http://127.0.0.1:7788/: $(AS_ROOT)bin/slowray record'
-	@echo 'A fault and its cause, in network namespaces of their own: make demo'
+	@echo 'A fault and its cause, in network namespaces of their own (one setting of the host is lowered until it ends): make demo'
 
 demo: build  ## inject an incident in private network namespaces and let slowray find it
 	@script/setup.sh demo

@@ -32,6 +32,7 @@ func Demo(ctx context.Context, name string, opt Options) (err error) {
 	defer func() { err = errors.Join(err, p.box.Close()) }()
 	r.print.heading(r.Incident, r.opt.Seed)
 	r.print.step(injectedSet{name: "injected, under load", faults: r.Faults})
+	r.print.hostWide(r.Injected(r.Faults))
 	if err := pause(ctx, warmUp); err != nil {
 		return err
 	}

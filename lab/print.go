@@ -13,6 +13,7 @@ import (
 	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/printable"
 	"github.com/slowray/slowray/lab/incident"
+	"github.com/slowray/slowray/lab/server"
 )
 
 // printer writes what people read. It is silent when the result is to be JSON.
@@ -94,6 +95,13 @@ func (p *printer) step(s injectedSet) {
 		label = ""
 	}
 	p.printf("%s", printable.Table(rows, p.columns))
+}
+
+// hostWide says what no network namespace keeps to itself.
+func (p *printer) hostWide(s server.Setup) {
+	if name, value := s.HostWide(); name != "" {
+		p.folded("  of the whole host, until this ends: %s = %s\n", name, value)
+	}
 }
 
 // result prints truth and findings of a step.

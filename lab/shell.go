@@ -43,6 +43,7 @@ func Shell(ctx context.Context, name string, opt Options) (err error) {
 	}
 	r.print.heading(r.Incident, r.opt.Seed)
 	r.print.step(injectedSet{name: "injected, under load for " + r.opt.Keep.String(), faults: r.Faults})
+	r.print.hostWide(r.Injected(r.Faults))
 	r.print.howToLook(p.box, p.stack)
 	return shell(ctx, p.box)
 }

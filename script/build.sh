@@ -26,7 +26,9 @@ packages=$(grep -c . "$stale" || :)
 [ "$packages" -gt 0 ] || [ -z "$tests" ] || exit 0
 all=
 [ "$packages" -lt 500 ] || all=' (about three minutes on two)'
-say "compiling $what: $packages packages with $(go env GOVERSION) on $(nproc) CPUs$all"
+s=s
+[ "$packages" -ne 1 ] || s=
+say "compiling $what: $packages package$s with $(go env GOVERSION) on $(nproc) CPUs$all"
 if [ -n "$tests" ]; then
 	progress_of "$packages" compiling export_tests "$@"
 else

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -67,6 +68,9 @@ func (c *waitCmd) Run(ctx context.Context, s *streams) error {
 	case errors.Is(err, wait.ErrNoProcess):
 		return fmt.Errorf("wait: there is no process with pid %d", pid)
 	case errors.Is(err, fs.ErrPermission):
+		if os.Geteuid() == 0 {
+			return fmt.Errorf("wait: %w (root here lacks a right that it has: needs CAP_SYS_PTRACE in its user namespace)", err)
+		}
 		return fmt.Errorf("wait: %w (needs root, or CAP_SYS_PTRACE)", err)
 	case err != nil:
 		return fmt.Errorf("wait: %w", err)

@@ -210,7 +210,7 @@ func victimName(v *cause.Victim, r *diagnose.Report) string {
 // describe says what it is.
 func (o *open) describe(f *cause.Finding, r *diagnose.Report) {
 	o.Cause, o.Title, o.Confidence, o.Impact = string(f.Cause), f.Title, f.Confidence, f.Impact.Text
-	o.RuledOut, o.NotChecked = len(r.RuledOut), len(r.NotChecked)
+	o.RuledOut, o.NotChecked = len(r.RuledOut), r.Unchecked()
 	o.Fix, o.Commands, o.Prove = f.Fix.Text, nil, ""
 	for _, c := range f.Fix.Commands {
 		o.Commands = append(o.Commands, c.String())

@@ -133,7 +133,7 @@ func (s *server) why(ctx context.Context, q whyQuestion) (*answer, error) {
 	}
 	v := verdict{Verdict: report.Verdict(&r), Host: r.Host, Window: r.Window, Findings: []cause.Finding{}, Account: r.Account, Suspicious: r.Unlinked,
 		Services: services, RuledOut: []diagnose.Excluded{}, NoSign: []string{}, NotChecked: r.NotChecked,
-		Counts: counts{len(r.RuledOut), len(r.NotChecked)}, Changes: r.Changes, CutShort: r.CutShort}
+		Counts: counts{len(r.RuledOut), r.Unchecked()}, Changes: r.Changes, CutShort: r.CutShort}
 	if len(r.Losses) > 0 {
 		v.Losses = r.Losses
 	}

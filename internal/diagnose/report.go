@@ -3,6 +3,7 @@ package diagnose
 import (
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/slowray/slowray/internal/cause"
@@ -56,6 +57,26 @@ type ReportWindow struct {
 type Excluded struct {
 	Cause   string `json:"cause"`
 	Because string `json:"because"`
+}
+
+// isCause has the causes that there are: what is listed next to them under NotChecked is what
+// could not be read.
+var isCause = sync.OnceValue(func() map[string]bool {
+	known := map[string]bool{}
+	for _, c := range cause.Catalogue() {
+		known[string(c.ID)] = true
+	}
+	return known
+})
+
+// Unchecked is how many causes could not be checked.
+func (r *Report) Unchecked() (causes int) {
+	for _, e := range r.NotChecked {
+		if isCause()[e.Cause] {
+			causes++
+		}
+	}
+	return causes
 }
 
 // NotPermitted says that rights were missing to check all causes.

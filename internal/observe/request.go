@@ -189,7 +189,7 @@ type Endpoint struct {
 	TLSLibrary string `json:"tls_library,omitempty"`
 
 	Requests   uint64 `json:"requests"`
-	OK         uint64 `json:"ok"` // known to be answered well
+	OK         uint64 `json:"ok"`                   // known to be answered well
 	Errors     uint64 `json:"errors"`               // known to be answered with an error
 	Unanswered uint64 `json:"unanswered,omitempty"` // closed before the first byte of an answer; none of Errors
 	Unfinished uint64 `json:"unfinished,omitempty"` // in progress at the end of the window, longer than a second

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"path"
@@ -104,7 +105,7 @@ func judged(r *diagnose.Report) (word string, c color, text string) {
 	case r.CutShort != "":
 		return "UNKNOWN", yellow, "not judged in full: " + r.CutShort
 	case Undecided(r):
-		return "UNKNOWN", yellow, fmt.Sprintf("%d of %d causes could not be checked%s: %s", len(r.NotChecked), len(r.NotChecked)+len(r.RuledOut), asRoot(r), commonest(r.NotChecked))
+		return "UNKNOWN", yellow, fmt.Sprintf("%d of %d causes could not be checked%s: %s", r.Unchecked(), r.Unchecked()+len(r.RuledOut), asRoot(r), commonest(r.NotChecked))
 	}
 	return "OK", green, healthText(r)
 }
@@ -112,7 +113,7 @@ func judged(r *diagnose.Report) (word string, c color, text string) {
 // Undecided says that nothing was found, and that most of what there is to find could not be
 // checked. A capture never tells what happens inside of hosts: that is not counted.
 func Undecided(r *diagnose.Report) bool {
-	return len(r.Findings) == 0 && r.Capture == nil && len(r.RuledOut) < len(r.NotChecked)
+	return len(r.Findings) == 0 && r.Capture == nil && len(r.RuledOut) < r.Unchecked()
 }
 
 // asRoot says what to do where rights are missing.
@@ -447,7 +448,7 @@ func (p *printer) shortAccount(r *diagnose.Report) {
 	if p.narrow() {
 		p.paragraph(p.say("Known causes explain %s of %s that requests lost.", explained, lost))
 	} else {
-		p.paragraph(p.say("Requests lost %s in this window; known causes explain %s of it.", lost, explained))
+		p.paragraph(p.say("All requests together lost %s in this window; known causes explain %s of it.", lost, explained))
 	}
 	if failed, s := failedIn(a); s >= 0.1*a.Lost {
 		p.paragraph(p.say("A failure counts 1 s, the least time until a client asks again: %s failed.", figure.Count(failed)))
@@ -516,7 +517,7 @@ func (p *printer) sights(r *diagnose.Report) {
 // rest counts what -v lists.
 func (p *printer) rest(r *diagnose.Report) {
 	text, all := p.text(fmt.Sprintf("%s ruled out", figure.Counted(len(r.RuledOut), "cause"))), " · "+p.say("-v lists all")
-	if n := len(r.NotChecked); n > 0 {
+	if n := cmp.Or(r.Unchecked(), len(r.NotChecked)); n > 0 {
 		because := printable.Text(commonest(r.NotChecked))
 		if one := text + p.say(", %d not checked (%s)", n, because); ansi.StringWidth(one+all) <= p.Width {
 			text = one

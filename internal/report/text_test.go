@@ -167,7 +167,7 @@ func TestTextTellsWhatWasLost(t *testing.T) {
 		lost, explained float64
 		want            string
 	}{
-		{41.2, 40, "Requests lost 41.2 s in this window; known causes explain 97 % of it."},
+		{41.2, 40, "All requests together lost 41.2 s in this window; known causes explain 97 % of it."},
 		{3, 0, "known causes explain 0 % of it."},
 		{0, 0, ""},
 	} {
@@ -175,7 +175,7 @@ func TestTextTellsWhatWasLost(t *testing.T) {
 		if err := Text(&out, &diagnose.Report{Account: cause.Account{Lost: c.lost, Explained: c.explained}}, Style{}); err != nil {
 			t.Fatal(err)
 		}
-		if told := strings.Contains(out.String(), "Requests lost"); told != (c.want != "") || !strings.Contains(out.String(), c.want) {
+		if told := strings.Contains(out.String(), "All requests together lost"); told != (c.want != "") || !strings.Contains(out.String(), c.want) {
 			t.Errorf("%g of %g s:\n%s", c.explained, c.lost, out.String())
 		}
 	}

@@ -16,6 +16,18 @@ import (
 // conntrackMax is the one host-wide setting the lab changes.
 const conntrackMax = "/proc/sys/net/netfilter/nf_conntrack_max"
 
+// HostWide is the setting of the whole host that the servers run with, and its value; empty
+// where there is none but what a healthy host has.
+func (s *Setup) HostWide() (name, value string) {
+	if file := s.Around.HostFile; file != "" {
+		return strings.ReplaceAll(file, "/", "."), s.Around.HostValue
+	}
+	if s.ConntrackMax > 0 && s.ConntrackMax < Healthy(s.Kind).ConntrackMax {
+		return "net.netfilter.nf_conntrack_max", strconv.Itoa(s.ConntrackMax)
+	}
+	return "", ""
+}
+
 // Stack is a running set of servers.
 type Stack struct {
 	Setup

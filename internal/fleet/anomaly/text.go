@@ -68,7 +68,7 @@ func (s *Shared) sentence() string {
 		}
 		if s.Inside == 1 && s.InsideOf == 1 {
 			if s.Outside == 0 {
-				return fmt.Sprintf("One service is %s: of %d with enough requests to compare, it alone calls %s.", what, s.OutsideOf+1, value)
+				return fmt.Sprintf("One service is %s, and of %d with enough requests it alone calls %s.", what, s.OutsideOf+1, value)
 			}
 			return fmt.Sprintf("One service is %s, which calls %s; so do %d of the %d others.", what, value, s.Outside, s.OutsideOf)
 		}

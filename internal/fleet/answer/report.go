@@ -182,6 +182,8 @@ func (r *Report) Blind() string {
 		return "no host has figures of this range"
 	case r.unseen():
 		return "nobody was seen to answer or call as " + r.Question.Service + " in the range"
+	case !r.well():
+		return "no endpoint is known well enough yet: a minute of requests is needed"
 	}
 	return ""
 }

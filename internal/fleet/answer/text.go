@@ -56,7 +56,8 @@ func (p *printer) verdict(r *Report) {
 	word, text := "OK", r.healthy()
 	switch {
 	case len(r.Causes) > 0:
-		word, text = "PROBLEM", r.Causes[0].Text
+		word = "PROBLEM"
+		text, _ = r.Causes[0].said()
 		if more := len(r.Causes) - 1; more > 0 {
 			text = fmt.Sprintf("%s: %s", count(len(r.Causes), "cause"), text)
 		}
@@ -73,8 +74,6 @@ func (p *printer) verdict(r *Report) {
 		}
 	case r.Blind() != "":
 		word, text = "UNKNOWN", r.Blind()
-	case !r.well():
-		word, text = "UNKNOWN", "nothing could be judged in full: see what was not checked"
 	}
 	p.write(printable.Cut(printable.Text(word+"  "+text), p.width))
 }
@@ -199,6 +198,9 @@ func (p *printer) alone(r *Report) {
 	case r.Blind() != "":
 		p.line("")
 		p.line("Nothing could be judged.")
+	case len(r.Abnormal) == 0 && len(r.Findings) > 0 && r.Question.text() == "" && r.well():
+		p.line("")
+		p.line("%s slow or failing beyond what is usual; hosts found the following by themselves.", none(r.Fleet.Judged))
 	case len(r.Abnormal) == 0 && r.well():
 		p.line("")
 		p.line("%s", r.healthy())
@@ -209,8 +211,26 @@ func (p *printer) alone(r *Report) {
 	}
 }
 
+// none says that nothing of n endpoints is so.
+func none(n int) string {
+	if n == 1 {
+		return "The one endpoint that is known is not"
+	}
+	return fmt.Sprintf("None of %s is", count(n, "endpoint"))
+}
+
+// said is what is at fault, and what else is said of it.
+func (c *Cause) said() (fault, more string) {
+	fault, more, _ = strings.Cut(c.Text, ". ")
+	return strings.TrimSuffix(fault, "."), more
+}
+
 func (p *printer) cause(n int, c *Cause) {
-	p.line("%d. %s", n, c.Text)
+	fault, more := c.said()
+	p.line("%d. %s", n, fault)
+	if more != "" {
+		p.line("   %s", more)
+	}
 	p.line("   %s", c.extent())
 	for i := range c.Findings {
 		p.finding("   ", &c.Findings[i])

@@ -421,7 +421,7 @@ func title(f *Finding) string { return strings.TrimSuffix(f.Finding.Title, ".") 
 // sentence says what it is: the cause first, where it is known.
 func (s *seen) sentence(c *Cause, shared *anomaly.Shared, origin *fleet.Key) string {
 	if head := c.headline(); head != "" {
-		return head + "; " + s.reasons(c, shared, origin) + "."
+		return head + ". " + s.reasons(c, shared, origin) + "."
 	}
 	return s.reasons(c, shared, origin) + "."
 }

@@ -78,7 +78,7 @@ func TestSlowDatabaseIsNamed(t *testing.T) {
 	if o == nil || o.Host != "db-7" || o.Service != "mariadbd:3306" || o.PID != 812 || o.Comm != "mariadbd" || o.Part != "server.blocked.disk" {
 		t.Errorf("origin %+v", o)
 	}
-	if !strings.HasPrefix(textOf(t, r), "PROBLEM  mariadbd:3306 on db-7: Requests wait for fsync; 8 of 8") || !slices.Equal(shell.Strings(c.Next), []string{"ssh db-7 sudo slowray why --port 3306"}) {
+	if !strings.HasPrefix(textOf(t, r), "PROBLEM  mariadbd:3306 on db-7: Requests wait for fsync\n") || !slices.Equal(shell.Strings(c.Next), []string{"ssh db-7 sudo slowray why --port 3306"}) {
 		t.Errorf("%s\nnext: %q", textOf(t, r), c.Next)
 	}
 	for _, want := range []string{"8 of 8", "10.0.0.7:3306", "on db-7: fsync-bound", "mariadbd (pid 812)", "/dev/vdb"} {
@@ -244,7 +244,7 @@ func TestBadConfiguration(t *testing.T) {
 	if c.Component != label && (c.And == nil || *c.And != label) || c.Inside != 10 || c.Origin != nil {
 		t.Fatalf("%+v %d inside, %+v\n%s", c.Component, c.Inside, c.Origin, textOf(t, r))
 	}
-	if len(c.Findings) != 1 || c.Findings[0].Hosts != 9 || c.Findings[0].Elsewhere != 0 || !strings.Contains(c.Text, "All workers are busy on 9 of these hosts and 0 others; 10 of 10") {
+	if len(c.Findings) != 1 || c.Findings[0].Hosts != 9 || c.Findings[0].Elsewhere != 0 || !strings.Contains(c.Text, "All workers are busy on 9 of these hosts and 0 others. 10 of 10") {
 		t.Errorf("findings %+v\n%s", c.Findings, c.Text)
 	}
 	if len(r.Findings) != 15 {
@@ -316,7 +316,7 @@ func TestNothingIsWrong(t *testing.T) {
 	w.find("web-3", "time-wait", "TIME_WAIT.", cause.Subject{Kind: "namespace"}, 0.1, 1000)
 	r := w.why(t, 600, 1200)
 	valid(t, r)
-	if text := textOf(t, r); len(r.Abnormal) != 0 || !r.Found() || !strings.Contains(text, "Nothing is abnormal: 21 endpoints") || !strings.HasPrefix(text, "PROBLEM  web-3: TIME_WAIT\n") || !strings.Contains(text, "next: ssh web-3 sudo slowray why\n") {
+	if text := textOf(t, r); len(r.Abnormal) != 0 || !r.Found() || !strings.Contains(text, "None of 21 endpoints is slow or failing") || !strings.HasPrefix(text, "PROBLEM  web-3: TIME_WAIT\n") || !strings.Contains(text, "next: ssh web-3 sudo slowray why\n") {
 		t.Errorf("nothing is wrong, and a host has a finding:\n%s", text)
 	}
 }

@@ -61,9 +61,12 @@ func (d *Document) Text(w io.Writer, width int, reader *language.Language) error
 	p.line("")
 	p.line("%s  [%s]", p.reader.Text(printable.Text(d.Title)), printable.Text(d.Cause))
 	p.field("where", d.measured())
-	if d.Found {
+	switch {
+	case d.Found:
 		p.field("impact", d.Finding.Impact.Text)
-	} else {
+	case !d.Applied:
+		p.field("impact", "not found in the look; --apply tries it all the same")
+	default:
 		p.field("impact", "not found in the look; it is tried all the same")
 	}
 	for _, s := range d.Steps {

@@ -80,7 +80,7 @@ func (h *Host) Look(ctx context.Context) (Sight, error) {
 		return Sight{}, errors.New(r.CutShort) // that is not healthy
 	}
 	if len(r.Findings) == 0 && r.NotPermitted() {
-		return Sight{}, fmt.Errorf("nothing was found, and %d of %d causes could not be checked: run it as root", len(r.NotChecked), len(r.NotChecked)+len(r.RuledOut))
+		return Sight{}, fmt.Errorf("nothing was found, and %d of %d causes could not be checked: run it as root", r.Unchecked(), r.Unchecked()+len(r.RuledOut))
 	}
 	return Sight{Host: r.Host, Findings: r.Findings, Healthy: healthy(&r)}, nil
 }
