@@ -210,7 +210,7 @@ func TestExcludedTogether(t *testing.T) {
 // TestUndecided: where most could not be checked, no finding does not mean that all is well.
 func TestUndecided(t *testing.T) {
 	r := &diagnose.Report{RuledOut: []diagnose.Excluded{{Cause: "a", Because: "no"}},
-		NotChecked: []diagnose.Excluded{{Cause: "b", Because: "not permitted"}, {Cause: "c", Because: "not permitted"}}}
+		NotChecked: []diagnose.Excluded{{Cause: "network-loss", Because: "not permitted"}, {Cause: "conntrack-full", Because: "not permitted"}, {Cause: "kernel-log", Because: "not permitted"}}}
 	var b bytes.Buffer
 	if err := Text(&b, r, Style{}); err != nil {
 		t.Fatal(err)
