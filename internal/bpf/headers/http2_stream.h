@@ -101,6 +101,7 @@ __u32 next_place;
 __u64 next_headers;
 
 __s64 under_way; /* streams */
+__s64 told_apart; /* connections whose streams are distinguished */
 
 struct dropped {
 	struct multiplexed *m;
@@ -135,6 +136,8 @@ static __always_inline void end_place(struct multiplexed *m)
 static __always_inline void free_place(struct multiplexed *m)
 {
 	end_place(m);
+	if (m->taken == TAKEN_PLACE)
+		__sync_fetch_and_add(&told_apart, -1);
 	m->taken = FREE_PLACE;
 }
 
@@ -168,8 +171,6 @@ static __always_inline struct multiplexed *take_place(__u32 *place, __u32 as)
 	}
 	return 0;
 }
-
-__u64 told_apart; /* connections whose streams are distinguished */
 
 /* From now on it is a connection's, whose streams are distinguished. */
 static __always_inline void describe(struct multiplexed *m, struct conn *c, struct sock *sk, struct tcp_sock *tp)

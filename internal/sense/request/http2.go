@@ -16,7 +16,8 @@ import (
 const (
 	// The programs that tell streams apart see every packet of the host. Where
 	// requests overlap and nothing of HTTP/2 is found within http2Look they are
-	// taken off, and tried again after http2Again.
+	// taken off, and tried again after http2Again; so long after the last connection of
+	// HTTP/2 they are taken off, too.
 	http2Look  = 5 * time.Second
 	http2Again = time.Minute
 )
@@ -27,7 +28,8 @@ const (
 type streams struct {
 	overlap  bool      // since the last look: requests overlap, or look like HTTP/2
 	next     time.Time // no attempt before
-	since    time.Time // attached
+	since    time.Time // attached, or of HTTP/2 there was a connection
+	found    bool      // there was one, since they are attached
 	objects  bpf.HTTP2Objects
 	links    []io.Closer
 	attached bool
@@ -68,10 +70,9 @@ func (r *Recorder) tellStreams(now time.Time) {
 		return
 	}
 	if s.attached {
-		var n uint64
-		if now.Sub(s.since) > http2Look && s.objects.ToldApart.Get(&n) == nil && n == 0 {
+		var n int64
+		if err := s.objects.ToldApart.Get(&n); err == nil && s.idle(n, now) {
 			s.close()
-			s.next = now.Add(http2Again)
 		}
 		return
 	}
@@ -90,7 +91,24 @@ func (r *Recorder) tellStreams(now time.Time) {
 		r.missing = append(r.missing, fmt.Sprintf("single requests where they run side by side on a connection (HTTP/2): %v", s.failed))
 		return
 	}
-	s.since = now
+	s.since, s.found = now, false
+}
+
+// idle says, of how many connections of HTTP/2 there are, that the programs are of no use: at
+// once where there never was one, and later where there was.
+func (s *streams) idle(connections int64, now time.Time) bool {
+	if connections != 0 {
+		s.since, s.found = now, true
+		return false
+	}
+	if s.found {
+		return now.Sub(s.since) > http2Again
+	}
+	if now.Sub(s.since) <= http2Look {
+		return false
+	}
+	s.next = now.Add(http2Again)
+	return true
 }
 
 // TellStreams attaches the programs at once, to see whether they can be.
