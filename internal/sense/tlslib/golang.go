@@ -21,9 +21,10 @@ const (
 // Go says whether it is a function of a Go program.
 func (k Kind) Go() bool { return k >= GoRead && k <= GoHTTP2 }
 
-// OncePerConnection says whether it is called once for a connection, and then is all that
-// is needed to know that HTTP/2 is spoken.
-func (k Kind) OncePerConnection() bool { return k == Protocol || k == GoHTTP2 }
+// OncePerConnection says whether it is called once for a connection: these are all that is
+// needed to know that HTTP/2 is spoken, and until when, while nothing else is watched. An
+// object that was freed may be another connection's, at the same address.
+func (k Kind) OncePerConnection() bool { return k == Protocol || k == GoHTTP2 || k == Free }
 
 const (
 	goDecrypt = "crypto/tls.(*halfConn).decrypt"
