@@ -2,6 +2,7 @@ package cause
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -113,10 +114,19 @@ func overflowOf(v *View, s *Service, l *observe.Listener) overflow {
 		o.dropped = min(max(l.Drops, 1), s.NS.Counters["TcpExt.ListenOverflows"])
 	}
 	for _, a := range s.accepts {
-		o.accepted += a.Accepted
+		if v.acceptsFrom(a, s, l) {
+			o.accepted += a.Accepted
+		}
 	}
 	o.watched = v.callSeconds()
 	return o
+}
+
+// acceptsFrom says whether who accepts may do so from this listener of a service: two
+// programs may have one port, at different addresses.
+func (v *View) acceptsFrom(a *observe.Accept, s *Service, l *observe.Listener) bool {
+	by := v.Master(a.PID)
+	return by == v.Master(l.PID) || !slices.ContainsFunc(s.Listeners, func(other *observe.Listener) bool { return by == v.Master(other.PID) })
 }
 
 func overflowFinding(v *View, s *Service, l *observe.Listener, o overflow) Finding {

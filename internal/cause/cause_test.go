@@ -85,6 +85,20 @@ var firing = []fires{
 		subject: Subject{Port: webPort, PID: nginxWorker1}, minShare: 0.99, fix: "is stopped", evidence: "state of the process=T",
 	},
 	{
+		name: "the application does not accept, and another program has its port at another address", cause: &acceptQueueOverflow,
+		inject: func(o *observe.Observation) {
+			ns(o).Counters["TcpExt.ListenOverflows"] = 900
+			web(o).Addr, web(o).QueuePeak, web(o).FullSamples, web(o).Drops, web(o).Opened = "10.9.8.1", 512, 40, 900, 0
+			process(o, nginxWorker1).State = "T"
+			admin := *web(o)
+			admin.Addr, admin.Inode, admin.PID, admin.PIDs = "127.0.0.1", 4711, backupPID, []int{backupPID}
+			admin.QueuePeak, admin.FullSamples, admin.Drops, admin.Opened = 1, 0, 0, 500
+			ns(o).Listeners = append(ns(o).Listeners, admin)
+			o.Accepts = append(o.Accepts[2:], observe.Accept{PID: backupPID, Accepted: 500})
+		},
+		subject: Subject{Port: webPort, PID: nginxWorker1}, minShare: 0.99, fix: "is stopped", evidence: "state of the process=T",
+	},
+	{
 		name: "a single worker that takes 100 ms a request", cause: &acceptQueueOverflow,
 		inject: func(o *observe.Observation) {
 			idle(o)
