@@ -22,11 +22,22 @@ func TestKilledAtRandomMoments(t *testing.T) {
 		name := map[bool]string{false: "owner", true: "owner and watchdog"}[both]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			// A block takes as long as the disk needs: the moments are in the first one
+			// and a half.
+			h := newHost(t, 2)
+			p := h.start("blocks", "")
+			began := time.Now()
+			p.says(t, "done")
+			p.says(t, "done")
+			block := time.Since(began)
+			p.Process.Kill()
+			p.Wait()
+			h.free()
 			changed := 0
 			for range 20 {
 				h := newHost(t, 2)
 				p := h.start("blocks", "")
-				time.Sleep(time.Duration(rand.IntN(60_000)) * time.Microsecond)
+				time.Sleep(rand.N(block * 3 / 2))
 				if both {
 					syscall.Kill(p.watchdog, syscall.SIGKILL)
 				}
@@ -57,6 +68,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 			if both && changed == 0 {
 				t.Error("of twenty kills, none found anything changed: this test tests nothing")
 			}
+			t.Logf("a block took %s", block)
 		})
 	}
 }
