@@ -50,7 +50,7 @@ func TestEndsAtAnyMoment(t *testing.T) {
 	}{
 		{4 * time.Second, 2, []string{"why", "--for", "1s", "--save", filepath.Join(dir, "why.obs")}},
 		{8 * time.Second, 0, []string{"replay", crowded}},
-		{8 * time.Second, 22, []string{"record", "--listen", "off", "--window", "5s", "--dir", filepath.Join(dir, "history")}},
+		{8 * time.Second, endFsyncs, []string{"record", "--listen", "off", "--window", "5s", "--dir", filepath.Join(dir, "history")}},
 		{8 * time.Second, 0, []string{"compare", crowded, crowded}},
 		{3 * time.Second, 0, []string{"requests", "--for", "1s"}},
 		{2 * time.Second, 0, []string{"top", "--once"}},
