@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slowray/slowray/internal/commandline"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/stalltest"
 	"github.com/slowray/slowray/internal/store"
@@ -134,10 +135,12 @@ func startRecorder(t *testing.T, dir string, args ...string) *life {
 	return l
 }
 
-// The fsyncs of a recorder, as strace counts them: of each second, and at its end.
+// The fsyncs of a recorder, as strace counts them: of each second, and at its end, for
+// which it has 650 ms (see commandline) and needs less than half of them itself.
 const (
 	secondFsyncs = 4
 	endFsyncs    = 22
+	endSpare     = 350 * time.Millisecond
 )
 
 // TestRecorderIsKilled kills the recorder again and again under load: each time
@@ -182,13 +185,15 @@ func TestRecorderIsKilled(t *testing.T) {
 	time.Sleep(1500 * time.Millisecond)
 	l.killed = time.Now()
 	_ = l.cmd.Process.Signal(syscall.SIGTERM)
-	if err := l.cmd.Wait(); err != nil {
-		t.Errorf("ended by SIGTERM: %v", err)
-	}
+	err := l.cmd.Wait()
 	ended := time.Now()
 	away, fsync := stalls.Between(l.killed, ended)
-	if took := ended.Sub(l.killed); took > 3*time.Second+away+endFsyncs*fsync {
-		t.Errorf("it took %s to end; a CPU was away for %s, an fsync took %s", took, away, fsync)
+	// On a slow disk it ends amid what it stores, and says so.
+	if slow := away+endFsyncs*fsync > endSpare; err != nil && !(slow && l.cmd.ProcessState.ExitCode() == commandline.ExitFailed) {
+		t.Errorf("ended by SIGTERM: %v; a CPU was away for %s, an fsync took %s", err, away, fsync)
+	}
+	if took := ended.Sub(l.killed); took > 3*time.Second {
+		t.Errorf("it took %s to end", took)
 	}
 	lives = append(lives, l)
 

@@ -20,7 +20,8 @@ import (
 )
 
 // endWithin is in how much time a command that was asked to end is gone. CPUs that go
-// away meanwhile, and the disk's time for what the command has to store, are not its own.
+// away meanwhile are not its own time, nor is one fsync: it ends itself amid what it has
+// to store, but the kernel waits for what is under way on the disk.
 const endWithin = time.Second
 
 // TestEndsAtAnyMoment sends SIGTERM to commands at random moments of their lives: as
@@ -44,21 +45,20 @@ func TestEndsAtAnyMoment(t *testing.T) {
 	stalls := stalltest.Start(t)
 	self := strconv.Itoa(os.Getpid())
 	commands := []struct {
-		lives  time.Duration // about, on a machine that is at work
-		fsyncs int           // at its end, as strace counts them
-		args   []string
+		lives time.Duration // about, on a machine that is at work
+		args  []string
 	}{
-		{4 * time.Second, 2, []string{"why", "--for", "1s", "--save", filepath.Join(dir, "why.obs")}},
-		{8 * time.Second, 0, []string{"replay", crowded}},
-		{8 * time.Second, endFsyncs, []string{"record", "--listen", "off", "--window", "5s", "--dir", filepath.Join(dir, "history")}},
-		{8 * time.Second, 0, []string{"compare", crowded, crowded}},
-		{3 * time.Second, 0, []string{"requests", "--for", "1s"}},
-		{2 * time.Second, 0, []string{"top", "--once"}},
-		{1 * time.Second, 0, []string{"wait", self}},
-		{3 * time.Second, 0, []string{"flame", "--for", "1s", "-o", filepath.Join(dir, "flame.svg")}},
-		{3 * time.Second, 0, []string{"drops", "--for", "1s"}},
-		{4 * time.Second, 20, []string{"prove", "accept-queue-overflow", "--for", "1s", "--state", filepath.Join(dir, "journal")}},
-		{6 * time.Second, 0, []string{"doctor"}},
+		{4 * time.Second, []string{"why", "--for", "1s", "--save", filepath.Join(dir, "why.obs")}},
+		{8 * time.Second, []string{"replay", crowded}},
+		{8 * time.Second, []string{"record", "--listen", "off", "--window", "5s", "--dir", filepath.Join(dir, "history")}},
+		{8 * time.Second, []string{"compare", crowded, crowded}},
+		{3 * time.Second, []string{"requests", "--for", "1s"}},
+		{2 * time.Second, []string{"top", "--once"}},
+		{1 * time.Second, []string{"wait", self}},
+		{3 * time.Second, []string{"flame", "--for", "1s", "-o", filepath.Join(dir, "flame.svg")}},
+		{3 * time.Second, []string{"drops", "--for", "1s"}},
+		{4 * time.Second, []string{"prove", "accept-queue-overflow", "--for", "1s", "--state", filepath.Join(dir, "journal")}},
+		{6 * time.Second, []string{"doctor"}},
 	}
 	var slowest time.Duration
 	var what string
@@ -77,8 +77,8 @@ func TestEndsAtAnyMoment(t *testing.T) {
 			slowest, what = took, line
 		}
 		away, fsync := stalls.Between(told, told.Add(took))
-		if took > endWithin+away+time.Duration(c.fsyncs)*fsync {
-			t.Errorf("%s; want at most %s, %s that a CPU was away, and %d fsyncs of %s", line, endWithin, away, c.fsyncs, fsync)
+		if took > endWithin+away+fsync {
+			t.Errorf("%s; want at most %s, %s that a CPU was away, and %s of an fsync", line, endWithin, away, fsync)
 		}
 	}
 	if done < tries {
