@@ -370,8 +370,17 @@ func TestCommandThatForks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(50 * time.Millisecond) // whoever adopts it reaps it
-		if state, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n)); !want && len(state) > 0 && !strings.Contains(string(state), ") Z ") {
+		there := func() string { // whoever adopts it reaps it
+			state, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n))
+			if strings.Contains(string(state), ") Z ") {
+				return ""
+			}
+			return string(state)
+		}
+		for end := time.Now().Add(10 * time.Second); !want && there() != "" && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if state := there(); !want && state != "" {
 			t.Errorf("%q: what it started is still there: %s", text, state)
 		}
 		_ = syscall.Kill(n, syscall.SIGKILL)

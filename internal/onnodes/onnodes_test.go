@@ -140,15 +140,17 @@ func TestOldServer(t *testing.T) {
 // TestInterrupt: after Ctrl-C slowray still reports.
 func TestInterrupt(t *testing.T) {
 	a := shop()
-	a.program = func(string, []string) (string, string, int, bool) { return "OK  so far\n", "", 0, true }
+	ctx, cancel := context.WithCancel(t.Context())
+	a.program = func(string, []string) (string, string, int, bool) {
+		cancel() // it runs
+		return "OK  so far\n", "", 0, true
+	}
 	c := serve(t, a)
 	spots := []Spot{{Node: "node-1"}}
-	ctx, cancel := context.WithCancel(t.Context())
 	run, err := c.OnAgents(ctx, spots)
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(100*time.Millisecond, cancel)
 	if r := Look(ctx, run, spots, []string{"why"})[0]; r.Err != nil || string(r.Out) != "OK  so far\n" {
 		t.Errorf("it said %q: %v", r.Out, r.Err)
 	}

@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork/proctest"
@@ -19,15 +18,11 @@ func TestGunicorn(t *testing.T) {
 	conf := filepath.Join(dir, "gunicorn.conf.py")
 	write(t, conf, fmt.Sprintf("# gunicorn\nbind = '127.0.0.1:%d'\nworkers = 2\n", port))
 	cmd := exec.Command("/usr/bin/python3", bin, "-c", conf, "--chdir", dir, "app:application")
-	proctest.Start(t, cmd, port)
-	talk := gunicornTalk{cmd.Process.Pid}
 	ask := func() string {
-		got, _ := talk.get(t.Context(), "workers")
+		got, _ := gunicornTalk{cmd.Process.Pid}.get(t.Context(), "workers")
 		return got
 	}
-	for n := 0; ask() != "2" && n < 100; n++ { // it listens before it has its workers
-		time.Sleep(20 * time.Millisecond)
-	}
+	proctest.StartUntil(t, cmd, func() bool { return ask() == "2" }) // it listens before it has its workers
 	c := func(value string) *cause.Change {
 		return &cause.Change{Kind: cause.ChangeSetting, Server: "gunicorn", PID: cmd.Process.Pid, Name: "workers", Value: value}
 	}

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/slowray/slowray/internal/cause"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork"
@@ -38,20 +37,13 @@ func TestContainer(t *testing.T) {
 	script := fmt.Sprintf(`mount -t proc proc /proc; mount --bind %[1]s/inside /mnt; mount --bind %[2]s /mnt/nginx.conf; ip link set lo up;
 exec setpriv --bounding-set=-sys_admin,-sys_ptrace,-sys_module %[3]s -p /mnt -c nginx.conf -e logs/start.log -g 'daemon off;'`, dir, outside, bin)
 	cmd := exec.Command(unshare, "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", script)
-	proctest.Start(t, cmd, 0)
 	pid := 0
-	for range 200 {
+	proctest.StartUntil(t, cmd, func() bool {
 		if children, _ := prefork.Children("/proc", cmd.Process.Pid); len(children) == 1 {
-			if strings.HasPrefix(prefork.Title("/proc", children[0]), "nginx: master") {
-				pid = children[0]
-				break
-			}
+			pid = children[0]
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if pid == 0 {
-		t.Fatal("nginx did not start in its namespaces")
-	}
+		return pid != 0 && strings.HasPrefix(prefork.Title("/proc", pid), "nginx: master")
+	})
 	root := "/proc/" + strconv.Itoa(pid) + "/root"
 	was, inode := take(t, outside), inodeOf(t, outside)
 	for _, c := range []cause.Change{
@@ -108,12 +100,7 @@ exec setpriv --bounding-set=-sys_admin,-sys_ptrace,-sys_module %[3]s -p /mnt -c 
 
 	// With the container its files are gone.
 	_ = cmd.Process.Kill()
-	for range 100 {
-		if _, err := startTicks(pid); err != nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	untilGone(t, pid)
 	if _, gone, now, err := (files{}).Holds(&c, s); !gone || err != nil {
 		t.Errorf("gone %v, now %q, %v", gone, now, err)
 	}

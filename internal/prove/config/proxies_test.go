@@ -186,14 +186,11 @@ func TestUWSGI(t *testing.T) {
 	write(t, conf, fmt.Sprintf("[uwsgi]\nplugin = python3\nmaster = true\nworkers = 2\nhttp-socket = 127.0.0.1:%d\nwsgi-file = %s/app.py\nlisten = 50\n", port, dir))
 	was := take(t, conf)
 	cmd := exec.Command(bin, "--ini", conf)
-	proctest.Start(t, cmd, port)
+	proctest.StartUntil(t, cmd, func() bool {
+		in, err := attach("uwsgi", cmd.Process.Pid)
+		return err == nil && len(in.before.Workers) == 2
+	})
 	pid := cmd.Process.Pid
-	for range 100 {
-		if in, err := attach("uwsgi", pid); err == nil && len(in.before.Workers) == 2 {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
 	c := &cause.Change{Kind: cause.ChangeConfig, Server: "uwsgi", PID: pid, Name: "processes", Value: "5", Was: "2", Path: conf, Line: 4}
 	s := prepare(t, c)
 	apply(t, c, s)

@@ -219,11 +219,10 @@ func startNginx(t *testing.T) (pid, port int, dir string) {
 func ready(t *testing.T, name string, pid int) {
 	t.Helper()
 	var err error
-	for range 400 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if _, err = attach(name, pid); err == nil {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatal(err)
 }

@@ -120,18 +120,24 @@ func TestRedis(t *testing.T) {
 	refused(t, err, "asks for a password")
 
 	_ = cmd.Process.Kill()
-	for range 100 {
-		if _, err := startTicks(cmd.Process.Pid); err != nil {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	untilGone(t, cmd.Process.Pid)
 	if _, gone, now, err := (settings{}).Holds(x, s); !gone || err != nil || !strings.Contains(now, "has ended") {
 		t.Errorf("gone %v, now %q, %v", gone, now, err)
 	}
 	if err := (settings{}).Undo(x, s); err != nil {
 		t.Error(err)
 	}
+}
+
+// untilGone waits for the end of a process that was killed.
+func untilGone(t *testing.T, pid int) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if _, err := startTicks(pid); err != nil {
+			return
+		}
+	}
+	t.Fatal("a killed process is still there")
 }
 
 func TestMariaDB(t *testing.T) {
@@ -145,13 +151,10 @@ func TestMariaDB(t *testing.T) {
 	}
 	cmd := exec.Command(bin, "--no-defaults", "--user=root", "--datadir="+data, "--socket="+socket, "--skip-networking", "--pid-file="+dir+"/pid",
 		"--max-connections=30", "--innodb-buffer-pool-size=32M", "--innodb-flush-log-at-trx-commit=0")
-	proctest.Start(t, cmd, 0)
-	for range 200 {
-		if _, err := os.Stat(socket); err == nil {
-			break
-		}
-		time.Sleep(25 * time.Millisecond)
-	}
+	proctest.StartUntil(t, cmd, func() bool {
+		_, err := os.Stat(socket)
+		return err == nil
+	})
 	ask := func(name string) func() string {
 		return func() string {
 			out, err := exec.Command(cli, "--no-defaults", "-S", socket, "-N", "-B", "-e", "SHOW GLOBAL VARIABLES LIKE '"+name+"'").CombinedOutput()
@@ -226,16 +229,14 @@ func TestSocketOfAnother(t *testing.T) {
 		socket = filepath.Join(dir, name)
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Args = []string{"listener", socket}
-		proctest.Start(t, cmd, 0)
-		for range 200 {
-			if c, err := net.Dial("unix", socket); err == nil {
+		proctest.StartUntil(t, cmd, func() bool {
+			c, err := net.Dial("unix", socket)
+			if err == nil {
 				c.Close()
-				return cmd.Process.Pid, socket
 			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		t.Fatal("it does not listen")
-		return 0, ""
+			return err == nil
+		})
+		return cmd.Process.Pid, socket
 	}
 	pid, own := start("own")
 	other, theirs := start("theirs")

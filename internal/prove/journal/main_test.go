@@ -288,9 +288,12 @@ func owner(what, dir string) {
 		fmt.Println("ended:", <-l.Ended())
 	case "blocks":
 		for {
-			if err := errors.Join(l.Apply(), l.Undo()); err != nil {
-				fmt.Println("error:", err)
-				return
+			for _, step := range []func() error{l.Apply, l.Undo} {
+				if err := step(); err != nil {
+					fmt.Println("error:", err)
+					return
+				}
+				fmt.Println("done")
 			}
 		}
 	}

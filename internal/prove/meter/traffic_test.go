@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -143,6 +146,26 @@ func load(t *testing.T, line string) loadgen.Command {
 	return c
 }
 
+// loadDuring is a load that ends when the source has served: another process's start
+// may take longer than any pause.
+func loadDuring(t *testing.T, src *source, line string) loadgen.Command {
+	t.Helper()
+	fifo := filepath.Join(t.TempDir(), "served")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		f, err := os.OpenFile(fifo, os.O_WRONLY, 0) // waits for the load
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		src.serve(90, 5*time.Millisecond, observe.StatusOK)
+		f.Close()
+	}()
+	return load(t, "cat "+fifo+"; "+line)
+}
+
 // TestLoad prefers what the load says to what was recorded, but for times that it
 // prints too coarsely or not at all.
 func TestLoad(t *testing.T) {
@@ -157,8 +180,7 @@ func TestLoad(t *testing.T) {
 		"vegeta":    {230, 6, 14, 124259e3},
 	} {
 		src := &source{}
-		m := &Load{Command: load(t, "sleep 0.2; cat "+dir+name+".txt"), Traffic: newTraffic(Scope{Port: 80}, request.NewStream(src))}
-		time.AfterFunc(100*time.Millisecond, func() { src.serve(90, 5*time.Millisecond, observe.StatusOK) })
+		m := &Load{Command: loadDuring(t, src, "cat "+dir+name+".txt"), Traffic: newTraffic(Scope{Port: 80}, request.NewStream(src))}
 		b, err := m.Block(t.Context(), time.Second)
 		if err != nil {
 			t.Fatal(err)
@@ -177,14 +199,13 @@ func TestLoad(t *testing.T) {
 // TestLoadUnknown goes by the recording where the output is not understood.
 func TestLoadUnknown(t *testing.T) {
 	src := &source{}
-	m := &Load{Command: load(t, "sleep 0.2; echo done"), Traffic: newTraffic(Scope{Port: 80, NetNS: 7}, request.NewStream(src))}
+	m := &Load{Command: loadDuring(t, src, "echo done"), Traffic: newTraffic(Scope{Port: 80, NetNS: 7}, request.NewStream(src))}
 	defer m.Close()
-	time.AfterFunc(100*time.Millisecond, func() { src.serve(90, 5*time.Millisecond, observe.StatusOK) })
 	b, err := m.Block(t.Context(), time.Second)
 	if err != nil || b.Good != 90 || !m.Fixed() {
 		t.Errorf("%+v, %v", b, err)
 	}
-	alone := &Load{Command: m.Command}
+	alone := &Load{Command: load(t, "echo done")}
 	if _, err := alone.Block(t.Context(), time.Second); !errors.Is(err, loadgen.ErrUnknown) {
 		t.Errorf("without a recording: %v", err)
 	}

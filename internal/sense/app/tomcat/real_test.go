@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/app/logtail/prefork/proctest"
@@ -34,7 +33,7 @@ func TestRealTomcat(t *testing.T) {
 	cmd := exec.Command(start, "run")
 	cmd.Env = append(os.Environ(), "CATALINA_HOME=/usr/share/tomcat10", "CATALINA_BASE="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	proctest.StartWithin(t, cmd, port, 60*time.Second)
+	proctest.Start(t, cmd, port)
 	found := Discover(proctest.Processes(t), "/proc")
 	for _, in := range found {
 		if in.PID != cmd.Process.Pid {

@@ -58,11 +58,24 @@ func Port(t testing.TB) int {
 // it listens on the port (0: does not wait).
 func Start(t testing.TB, cmd *exec.Cmd, port int) {
 	t.Helper()
-	StartWithin(t, cmd, port, 5*time.Second)
+	StartUntil(t, cmd, func() bool {
+		if port == 0 {
+			return true
+		}
+		c, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(port))
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
 }
 
-// StartWithin is Start for a server that may take long to listen.
-func StartWithin(t testing.TB, cmd *exec.Cmd, port int, most time.Duration) {
+// startLimit is long: a server that starts slowly on a busy machine is none that hangs.
+const startLimit = time.Minute
+
+// StartUntil is Start for a server that is ready when it does something else than listen
+// on a port.
+func StartUntil(t testing.TB, cmd *exec.Cmd, ready func() bool) {
 	t.Helper()
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -83,12 +96,8 @@ func StartWithin(t testing.TB, cmd *exec.Cmd, port int, most time.Duration) {
 			<-done
 		}
 	})
-	if port == 0 {
-		return
-	}
-	for range most / (25 * time.Millisecond) {
-		if c, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
-			c.Close()
+	for end := time.Now().Add(startLimit); time.Now().Before(end); {
+		if ready() {
 			return
 		}
 		select {
@@ -97,7 +106,7 @@ func StartWithin(t testing.TB, cmd *exec.Cmd, port int, most time.Duration) {
 		case <-time.After(25 * time.Millisecond):
 		}
 	}
-	t.Fatalf("%v does not listen on %d: %s", cmd.Args, port, out.String())
+	t.Fatalf("%v is not ready after %s: %s", cmd.Args, startLimit, out.String())
 }
 
 // Need skips the test, loudly, when a program is missing.
