@@ -107,7 +107,7 @@ static __always_inline void see_packet(struct __sk_buff *skb, __u32 out)
 	if (at.share == UNCOUNTED && !at.m->open)
 		return; /* where the frames are is found out anew */
 	at.now = bpf_ktime_get_ns();
-	walk(&at, at.asks ? &at.m->asking : &at.m->answering, bpf_ntohl(tcp.seq));
+	walk(&at, bpf_ntohl(tcp.seq));
 }
 
 SEC("cgroup_skb/egress")

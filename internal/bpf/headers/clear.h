@@ -149,7 +149,7 @@ static __noinline int saw_clear(struct owner *o, struct clear *b)
 		return 0;
 	if (at.m->epoch != epoch_of(b->library)) {
 		at.m->epoch = epoch_of(b->library);
-		at.m->asking.known = at.m->answering.known = 0;
+		lose_ways(at.m);
 		drop_streams(at.m);
 	}
 	passed = b->in ? s->in : s->out;
@@ -170,7 +170,7 @@ static __noinline int saw_clear(struct owner *o, struct clear *b)
 	if (at.share == UNCOUNTED && !at.m->open)
 		return 0; /* where the frames are is found out anew */
 	at.m->tid = bpf_get_current_pid_tgid();
-	walk(&at, at.asks ? &at.m->asking : &at.m->answering, passed);
+	walk(&at, passed);
 	return 0;
 }
 
@@ -209,7 +209,7 @@ static __noinline int bind(struct owner *o, struct sock *sk, struct tcp_sock *tp
 		*place = NO_PLACE;
 		return 0;
 	}
-	m->asking.known = m->answering.known = 0;
+	lose_ways(m);
 	m->epoch = 0; /* the first bytes tell */
 	m->owner = o->object;
 	m->pid = o->tgid;

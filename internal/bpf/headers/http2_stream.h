@@ -37,7 +37,14 @@ struct way {
 	__u32 rest_at; /* which begins with this sequence number */
 	__u32 rest_stream;
 	__u8 rest_ends;
+	/* Of a gap: */
+	__u32 until; /* what is after it was seen before */
+	__u64 since;
 };
+
+/* The ways of a connection, and of each a gap: packets that were lost or overtaken come
+ * later, and begin where the way was lost. */
+enum { WAY_ASKS, WAY_ANSWERS, GAPS, WAYS = 2 * GAPS };
 
 enum taken {
 	FREE_PLACE,
@@ -50,7 +57,7 @@ enum taken {
 struct multiplexed {
 	__u32 taken; /* enum taken */
 	__u32 open; /* streams under way */
-	struct way asking, answering;
+	struct way ways[WAYS];
 	__u64 headers; /* as in struct record */
 	__u8 side, family;
 	__u16 lport, peer; /* host byte order */
@@ -141,6 +148,13 @@ static __always_inline void free_place(struct multiplexed *m)
 	m->taken = FREE_PLACE;
 }
 
+/* Where frames begin is to be found out anew. */
+static __always_inline void lose_ways(struct multiplexed *m)
+{
+	m->ways[WAY_ASKS].known = m->ways[WAY_ANSWERS].known = 0;
+	m->ways[GAPS + WAY_ASKS].known = m->ways[GAPS + WAY_ANSWERS].known = 0;
+}
+
 /* A place that was reserved so long ago is not wanted any more. */
 #define RESERVATION (10 * NSEC_PER_SEC)
 
@@ -162,9 +176,9 @@ static __always_inline struct multiplexed *take_place(__u32 *place, __u32 as)
 			end_place(m);
 		m->reserved = now;
 		*place = i + 1;
-		m->asking.known = m->answering.known = 0;
-		m->asking.blocks = m->answering.blocks = 1; /* unless the preface shows that none came before */
-		m->asking.rest = m->answering.rest = 0;
+		lose_ways(m);
+		m->ways[WAY_ASKS].blocks = m->ways[WAY_ANSWERS].blocks = 1; /* unless the preface shows that none came before */
+		m->ways[WAY_ASKS].rest = m->ways[WAY_ANSWERS].rest = 0;
 		m->headers = with_labels ? __sync_fetch_and_add(&next_headers, 1) + 1 : 0;
 		m->open = 0;
 		return m;

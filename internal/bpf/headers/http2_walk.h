@@ -28,6 +28,7 @@ struct at {
 	struct way *w;
 	__u32 share; /* of requests that begin */
 	__u32 asks; /* it goes from the caller to the server */
+	__u32 late; /* it fills a gap: later bytes were seen before */
 };
 
 static __always_inline void read_status(struct at *at, struct stream *s, __u8 flags)
@@ -133,7 +134,8 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 
 	if (!at)
 		return 0;
-	if (with_labels && (type == HEADERS || type == CONTINUATION || type == PUSH_PROMISE))
+	/* Header blocks depend on those before (RFC 7541, 2.2): late ones are of no use. */
+	if (with_labels && !at->late && (type == HEADERS || type == CONTINUATION || type == PUSH_PROMISE))
 		see_block(at, len, type, flags, id);
 	if (type != DATA && type != HEADERS && type != RST_STREAM)
 		return 0;
@@ -265,24 +267,75 @@ static long next_frame(__u32 i, void *context)
 	return 0;
 }
 
+/* How long a gap may be filled: by then the asking end has given up, or the packet was not
+ * seen. */
+#define GAP_LASTS (5 * NSEC_PER_SEC)
+
+/* Frames were not seen, and will not be: which streams they ended nobody knows. */
+static __noinline int lose_streams(struct multiplexed *m)
+{
+	if (!m)
+		return 0;
+	__sync_fetch_and_add(&lost_streams, m->open);
+	drop_streams(m);
+	return 0;
+}
+
+/* Notes a gap before seq, and says whether these bytes fill one: then they end where it does,
+ * at the latest. */
+static __noinline int fills_gap(struct at *at, __u32 seq)
+{
+	struct way *w, *gap;
+	__u32 from;
+
+	if (!at || !at->m)
+		return 0;
+	w = &at->m->ways[at->asks ? WAY_ASKS : WAY_ANSWERS];
+	gap = &at->m->ways[at->asks ? GAPS + WAY_ASKS : GAPS + WAY_ANSWERS];
+	if (gap->known && span(gap->since, at->now) > GAP_LASTS) {
+		gap->known = 0;
+		lose_streams(at->m);
+	}
+	if (w->known && before(w->next + w->have, seq)) {
+		if (gap->known) /* a second one */
+			lose_streams(at->m);
+		gap->known = !at->m->owner; /* of clear bytes none come later */
+		gap->next = w->next;
+		gap->have = w->have;
+		__builtin_memcpy(gap->head, w->head, sizeof(gap->head));
+		gap->until = seq;
+		gap->since = at->now;
+		w->known = 0;
+		w->blocks++;
+		return 0;
+	}
+	from = gap->next + gap->have;
+	if (!gap->known || before(from, seq) || !before(from, at->seq_end) || !before(seq, gap->until))
+		return 0;
+	if (before(gap->until, at->seq_end))
+		at->end -= at->seq_end - gap->until;
+	return 1;
+}
+
 /* Goes from frame to frame through bytes, from off to end; seq is the number of the
  * first one in their direction: TCP's, or as many as were seen before. */
-static __always_inline void walk(struct at *at, struct way *w, __u32 seq)
+static __always_inline void walk(struct at *at, __u32 seq)
 {
-	__u32 skip, len;
+	__u32 skip, len, which = at->asks ? WAY_ASKS : WAY_ANSWERS;
+	struct way *w;
 
-	at->w = w;
 	at->seq_end = seq + (at->end - at->off);
-	if (w->known && before(w->next + w->have, seq)) {
-		w->known = 0; /* some are missing, or were not seen */
-		w->blocks++;
-	}
+	at->late = fills_gap(at, seq);
+	if (at->late)
+		which += GAPS;
+	w = &at->m->ways[which & (WAYS - 1)];
+	at->w = w;
 	if (!w->known) {
 		w->have = 0;
 		w->next = seq;
 		if (at->asks && begins_with_preface(at)) {
 			w->next += PREFACE;
-			at->m->asking.blocks = at->m->answering.blocks = 0;
+			at->m->ways[WAY_ASKS].blocks = at->m->ways[WAY_ANSWERS].blocks = 0;
 		} else if (!begins_with_frame(at, 0)) {
 			return;
 		}
@@ -314,7 +367,10 @@ static __always_inline void walk(struct at *at, struct way *w, __u32 seq)
 		w->known = 0;
 		w->blocks++;
 		__sync_fetch_and_add(&lost_places, 1);
+		return;
 	}
+	if (at->late && !before(w->next + w->have, w->until))
+		w->known = 0; /* it is filled */
 }
 
 #endif
