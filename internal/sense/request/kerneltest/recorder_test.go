@@ -17,6 +17,9 @@ import (
 	"github.com/slowray/slowray/internal/sense/request"
 )
 
+// grain is what times of the recorder may be off by.
+const grain = 100 * time.Microsecond
+
 // start starts the recorder, or skips the test where the kernel lacks what it
 // needs, and fails where the kernel should have it.
 func start(t *testing.T, opt request.Options) *request.Recorder {
@@ -217,7 +220,6 @@ func checkConnection(t *testing.T, c *client, list []observe.Request, old bool) 
 		if i == 0 {
 			most += time.Duration(q.Ledger[observe.AcceptWait])
 		}
-		const grain = 100 * time.Microsecond
 		if q.Side == observe.Called {
 			server += time.Duration(q.MinRTTNS)
 		}
