@@ -69,14 +69,16 @@ func checkPlanted(t *testing.T, k kernel, p *program, opt Options, byProbes bool
 	if nap.Calls != 60 || nap.Returned != 60 || nap.Failed != 2 || nap.Left+nap.Early+nap.Untimed != 0 || nap.Running != 0 {
 		t.Errorf("nap: %+v, want 60 calls that all return, 2 of them with an error", nap)
 	}
+	naps, all := took["nap"][:20], took["nap"][20:]
 	main := slices.IndexFunc(nap.Threads, func(th observe.FunctionThread) bool { return th.TID == p.pid() })
 	if main < 0 || nap.Threads[main].Calls != 20 {
 		t.Fatalf("nap: threads %+v, want 20 calls of the main thread", nap.Threads)
 	}
-	p.within("nap, in all", nap.Threads[main].TotalNS, 18*10*time.Millisecond+2*50*time.Millisecond, took["nap"][0], 20)
-	p.within("nap, longest", nap.Threads[main].MaxNS, 50*time.Millisecond, took["nap"][1], 1)
-	if q := time.Duration(nap.Latency.Quantile(0.5)); q < 9800*time.Microsecond || q > 25*time.Millisecond {
-		t.Errorf("nap, median: %s, planted 10ms", q)
+	p.within("nap, in all", nap.Threads[main].TotalNS, 18*10*time.Millisecond+2*50*time.Millisecond, all[0], 20)
+	p.within("nap, longest", nap.Threads[main].MaxNS, 50*time.Millisecond, all[1], 1)
+	naps = slices.Sorted(slices.Values(slices.Concat(naps, took["threads"])))
+	if q, truth := time.Duration(nap.Latency.Quantile(0.5)), time.Duration(naps[len(naps)/2]); q < 9800*time.Microsecond || q > truth+truth/32 || truth-q > 2*time.Millisecond+truth/32 && !emulated() {
+		t.Errorf("nap, median: %s; planted 10ms, which took the callers %s", q, truth)
 	}
 	if nap.Latency.Count() != 60 {
 		t.Errorf("nap: %d durations, want 60", nap.Latency.Count())
@@ -102,7 +104,7 @@ func checkPlanted(t *testing.T, k kernel, p *program, opt Options, byProbes bool
 		if c.Args[0] != `1 = "even"` && c.Args[0] != `1 = "odd\x1b[31m\xff"` {
 			t.Errorf("nap, slowest: %q is not the text that was given, in printable form", c.Args[0])
 		}
-		if len(c.Stack) == 0 || !slices.ContainsFunc([]string{"nap", "obey", "main"}, func(s string) bool { return c.Stack[0].Name == s }) {
+		if len(c.Stack) == 0 || !slices.ContainsFunc([]string{"nap", "timed_nap", "obey", "main"}, func(s string) bool { return c.Stack[0].Name == s }) {
 			t.Errorf("nap, slowest: the stack is %+v", c.Stack)
 		}
 	}
@@ -126,8 +128,8 @@ func checkPlanted(t *testing.T, k kernel, p *program, opt Options, byProbes bool
 	}
 	burn := of(t, o, "burn")
 	// Within a tick of the scheduler for each.
-	if burn.Calls != 4 || burn.CPUNS < int64(80*time.Millisecond) || burn.CPUNS > int64(125*time.Millisecond) {
-		t.Errorf("burn: %d calls, %s on the CPU; want 4, 100ms", burn.Calls, time.Duration(burn.CPUNS))
+	if used := took["burn"][0]; burn.Calls != 4 || used < 1e8 || max(burn.CPUNS-used, used-burn.CPUNS) > int64(20*time.Millisecond) {
+		t.Errorf("burn: %d calls, %s on the CPU; want 4, %s", burn.Calls, time.Duration(burn.CPUNS), time.Duration(used))
 	}
 	if nap.CPUNS > nap.TotalNS/5 {
 		t.Errorf("nap: %s of %s on the CPU", time.Duration(nap.CPUNS), time.Duration(nap.TotalNS))

@@ -29,14 +29,20 @@ unsigned short planted_semaphore __attribute__((section(".probes")));
 
 static jmp_buf before;
 static int two[2];
+static volatile int hangs;
+
+static long clock_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return t.tv_sec * 1000000000L + t.tv_nsec;
+}
 
 /* As the caller sees it, ns. */
 static long now(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000L + t.tv_nsec;
+	return clock_ns(CLOCK_MONOTONIC);
 }
 
 APART int nap(const char *name, int ms)
@@ -84,21 +90,17 @@ APART int tail(int n)
 
 APART void burn(int ms)
 {
-	struct timespec t;
-	long until;
+	long until = clock_ns(CLOCK_THREAD_CPUTIME_ID) + ms * 1000000L;
 
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	until = t.tv_sec * 1000000000L + t.tv_nsec + ms * 1000000L;
-	do
-		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	while (t.tv_sec * 1000000000L + t.tv_nsec < until);
+	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < until)
+		;
 }
 
 APART void *hang(void *unused)
 {
 	char c;
 
-	KEEP;
+	hangs = 1;
 	while (read(two[0], &c, 1) == 1)
 		KEEP;
 	return 0;
@@ -116,10 +118,21 @@ APART void *allocate(size_t n)
 	return n > 1000 ? 0 : malloc(n);
 }
 
+/* A nap, of which the caller prints how long it took. */
+static long timed_nap(const char *name, int ms)
+{
+	long took = -now();
+
+	nap(name, ms);
+	took += now();
+	printf("%ld\n", took);
+	return took;
+}
+
 static void *napper(void *unused)
 {
 	for (int i = 0; i < 10; i++)
-		nap("thread", 10);
+		timed_nap("thread", 10);
 	return 0;
 }
 
@@ -135,10 +148,8 @@ static void obey(const char *command)
 		long sum = 0, most = 0;
 
 		for (int i = 0; i < 20; i++) {
-			long took = -now();
+			long took = timed_nap(i % 2 ? "odd\x1b[31m\xff" : "even", i < 18 ? 10 : 50);
 
-			nap(i % 2 ? "odd\x1b[31m\xff" : "even", i < 18 ? 10 : 50);
-			took += now();
 			sum += took;
 			most = took > most ? took : most;
 		}
@@ -157,8 +168,11 @@ static void obey(const char *command)
 			tail(i);
 		printf("%ld\n", took + now());
 	} else if (!strcmp(command, "burn")) {
+		long used = -clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
 		for (int i = 0; i < 4; i++)
 			burn(25);
+		printf("%ld\n", used + clock_ns(CLOCK_THREAD_CPUTIME_ID));
 	} else if (!strcmp(command, "threads")) {
 		for (int i = 0; i < 4; i++)
 			pthread_create(&threads[i], 0, napper, 0);
@@ -168,6 +182,8 @@ static void obey(const char *command)
 		if (pipe(two))
 			exit(1);
 		pthread_create(&threads[0], 0, hang, 0);
+		while (!hangs)
+			usleep(1000);
 		usleep(20000);
 	} else if (!strcmp(command, "allocate")) {
 		for (int i = 0; i < 6; i++)
