@@ -45,12 +45,21 @@ static long now(void)
 	return clock_ns(CLOCK_MONOTONIC);
 }
 
-APART int nap(const char *name, int ms)
+static __thread long slept; /* how long that last took from inside, ns */
+
+static inline __attribute__((always_inline)) void doze(int ms)
 {
 	struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
 
-	KEEP;
+	slept = -now();
 	nanosleep(&t, 0);
+	slept += now();
+}
+
+APART int nap(const char *name, int ms)
+{
+	KEEP;
+	doze(ms);
 	return ms > 40 ? -1 : name[0];
 }
 
@@ -76,9 +85,7 @@ APART void jump(int away)
 
 APART int tail_target(int n)
 {
-	struct timespec t = { 0, 5 * 1000000L };
-
-	nanosleep(&t, 0);
+	doze(5);
 	return n + 1;
 }
 
@@ -118,15 +125,14 @@ APART void *allocate(size_t n)
 	return n > 1000 ? 0 : malloc(n);
 }
 
-/* A nap, of which the caller prints how long it took. */
-static long timed_nap(const char *name, int ms)
+/* A nap; prints how long it took from inside and as the caller sees it. */
+static void timed_nap(const char *name, int ms)
 {
 	long took = -now();
 
 	nap(name, ms);
 	took += now();
-	printf("%ld\n", took);
-	return took;
+	printf("%ld %ld\n", slept, took);
 }
 
 static void *napper(void *unused)
@@ -145,15 +151,8 @@ static void obey(const char *command)
 		for (int i = 0; i < n; i++)
 			hot(i);
 	} else if (!strcmp(command, "nap")) {
-		long sum = 0, most = 0;
-
-		for (int i = 0; i < 20; i++) {
-			long took = timed_nap(i % 2 ? "odd\x1b[31m\xff" : "even", i < 18 ? 10 : 50);
-
-			sum += took;
-			most = took > most ? took : most;
-		}
-		printf("%ld %ld\n", sum, most);
+		for (int i = 0; i < 20; i++)
+			timed_nap(i % 2 ? "odd\x1b[31m\xff" : "even", i < 18 ? 10 : 50);
 	} else if (!strcmp(command, "recurse")) {
 		recurse(20);
 		recurse(40); /* deeper than is kept */
@@ -162,11 +161,13 @@ static void obey(const char *command)
 			if (!setjmp(before))
 				jump(i % 2);
 	} else if (!strcmp(command, "tail")) {
-		long took = -now();
+		long took = -now(), inside = 0;
 
-		for (int i = 0; i < 5; i++)
+		for (int i = 0; i < 5; i++) {
 			tail(i);
-		printf("%ld\n", took + now());
+			inside += slept;
+		}
+		printf("%ld %ld\n", inside, took + now());
 	} else if (!strcmp(command, "burn")) {
 		long used = -clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
@@ -189,18 +190,18 @@ static void obey(const char *command)
 		for (int i = 0; i < 6; i++)
 			free(allocate(i < 4 ? 10 : 2000));
 	} else if (!strcmp(command, "probe")) {
-		struct timespec t = { 0, 10 * 1000000L };
-		long took = 0;
+		long took = 0, inside = 0;
 
 		for (int i = 0; i < 8; i++) {
 			took -= now();
 			STATIC_PROBE("work__start", i * 3);
-			nanosleep(&t, 0);
+			doze(10);
 			STATIC_PROBE("work__done", i);
 			took += now();
+			inside += slept;
 			STATIC_PROBE("alone", -i);
 		}
-		printf("%ld\n", took);
+		printf("%ld %ld\n", inside, took);
 	} else if (!strcmp(command, "semaphore")) {
 		printf("semaphore %d\n", planted_semaphore);
 	}
