@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -96,14 +98,22 @@ func TestStreamsOfCallers(t *testing.T) {
 		const connections, each, work = 30, 2, 10 * time.Millisecond
 		place := tr.place()
 		l := tr.listenNet(place)
+		var mutex sync.Mutex
+		var worked []int64 // how long that really took
 		server := &http.Server{
 			TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate(t)}},
-			Handler:   http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(work) }),
+			Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				start := time.Now()
+				time.Sleep(work)
+				mutex.Lock()
+				defer mutex.Unlock()
+				worked = append(worked, int64(time.Since(start)))
+			}),
 		}
 		go server.ServeTLS(l, "", "")
 		tr.cleanup(func() { server.Close() })
-		load := func(connections, seconds string) {
-			cmd := exec.Command("h2load", "-c", connections, "-m", "2", "-n", seconds, "https://"+l.Addr().String()+"/")
+		load := func(connections, requests int, log string) {
+			cmd := exec.Command("h2load", "-c", fmt.Sprint(connections), "-m", "2", "-n", fmt.Sprint(requests), "--log-file="+log, "https://"+l.Addr().String()+"/")
 			tr.must(netns.Do(place.ns, cmd.Run))
 		}
 		tr.record(request.Options{})
@@ -111,25 +121,51 @@ func TestStreamsOfCallers(t *testing.T) {
 			if time.Now().After(deadline) {
 				tr.t.Fatal("a caller speaks HTTP/2, and none was distinguished")
 			}
-			load("1", "100")
+			load(1, 100, os.DevNull)
 		}
 		time.Sleep(settle)
 		began := time.Now().UnixNano()
-		load(fmt.Sprint(connections), fmt.Sprint(connections*each))
+		mutex.Lock()
+		worked = nil
+		mutex.Unlock()
+		log := filepath.Join(t.TempDir(), "log")
+		load(connections, connections*each, log)
 		time.Sleep(settle)
 		tr.finish()
-		streams := 0
+		var took, waited []int64
 		for _, r := range tr.of(observe.Called) {
 			if r.StartNS < began {
 				continue
 			}
-			streams++
-			if total := time.Duration(r.TotalNS()); r.Flags&observe.FlagMultiplexed == 0 || r.HTTP != 200 || total < work || total > 10*work || r.Local.Port() == 0 || r.Peer.String() != l.Addr().String() {
+			took = append(took, r.TotalNS())
+			if r.Flags&observe.FlagMultiplexed == 0 || r.HTTP != 200 || r.Local.Port() == 0 || r.Peer.String() != l.Addr().String() {
 				tr.errorf("%s", describe(r, r.StartNS))
 			}
 		}
-		if streams != connections*each {
-			tr.errorf("%d streams, want %d", streams, connections*each)
+		lines, err := os.ReadFile(log) // start, status and how long the caller waited, µs
+		tr.must(err)
+		for line := range strings.Lines(string(lines)) {
+			var start, status, us int64
+			_, err := fmt.Sscan(line, &start, &status, &us)
+			tr.must(err)
+			waited = append(waited, 1000*(us+1))
+		}
+		mutex.Lock()
+		defer mutex.Unlock()
+		const streams = connections * each
+		if len(took) != streams || len(worked) != streams || len(waited) != streams {
+			tr.errorf("%d streams, %d were worked on and %d waited for, want %d", len(took), len(worked), len(waited), streams)
+			return
+		}
+		// A stream lasts from what was worked on it to what its caller waited: so does the
+		// shortest, and the one after it.
+		slices.Sort(took)
+		slices.Sort(worked)
+		slices.Sort(waited)
+		for i := range took {
+			if took[i] < worked[i] || took[i] > waited[i] {
+				tr.errorf("a stream takes %d ns, its server worked for %d and its caller waited for %d", took[i], worked[i], waited[i])
+			}
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package request_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -80,6 +81,13 @@ func TestStallBehindALateAcknowledgement(t *testing.T) {
 	}
 }
 
+// lasted checks a part against the packets, which may have been sent later than planted but not
+// earlier.
+func (tr *trial) lasted(m match, p observe.Part, planted time.Duration, packets int64) {
+	tr.t.Helper()
+	tr.within(fmt.Sprint(m.Side, ": ", p), time.Duration(m.Ledger[p]), max(planted, time.Duration(packets)), little)
+}
+
 // TestLongStall: a pause of several seconds in a response. Slowray cannot know
 // that more is to come and may report the request before; in the end it is one
 // request all the same.
@@ -95,7 +103,8 @@ func TestLongStall(t *testing.T) {
 			s.send(half)
 			c.receive(half)
 		}
-		time.Sleep(4 * time.Second)
+		const pause = 4 * time.Second
+		time.Sleep(pause)
 		s.send(half)
 		c.receive(half)
 		c.send(in)
@@ -107,7 +116,7 @@ func TestLongStall(t *testing.T) {
 		served, called := o.sides(3)
 		for _, list := range [][]match{served, called} {
 			if len(list) == 3 {
-				tr.within(list[1].Side.String()+": stall", time.Duration(list[1].Ledger[observe.Stall]), 4*time.Second, 50*time.Millisecond)
+				tr.lasted(list[1], observe.Stall, pause, list[1].wire.Idle)
 			}
 		}
 	})
@@ -124,7 +133,11 @@ func TestRequestOfSeconds(t *testing.T) {
 		})
 		for _, list := range [][]match{served, called} {
 			for _, m := range list {
-				tr.within(m.Side.String()+": server", time.Duration(m.Ledger[observe.Server]), works, 50*time.Millisecond)
+				packets := m.wire.FirstOut - m.wire.Last
+				if m.Side == observe.Served {
+					packets -= m.Ledger[observe.RecvWait]
+				}
+				tr.lasted(m, observe.Server, works, packets)
 				if !slices.ContainsFunc(tr.interim, func(r *observe.Request) bool {
 					return r.Side == m.Side && r.Seq == m.Seq && abs(r.StartNS-m.StartNS) < int64(time.Second)
 				}) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -96,8 +97,29 @@ func (e *exchange) answer(t *testing.T) {
 	carry(t, e.server, e.client, e.out[len(e.out)-1])
 }
 
-// settle waits for an acknowledgement that is delayed.
-func settle() { time.Sleep(60 * time.Millisecond) }
+// settle waits for the acknowledgements, which are delayed as long as the machine likes, and
+// for the 5 ms after which FlushAll holds an answer to be complete.
+func (e *exchange) settle(t *testing.T) {
+	t.Helper()
+	for _, c := range []net.Conn{e.client, e.server} {
+		raw, err := c.(*net.TCPConn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			var unacked int
+			var failed error
+			err := raw.Control(func(fd uintptr) { unacked, failed = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+			if err = errors.Join(err, failed); err != nil || unacked > 0 && time.Now().After(end) {
+				t.Fatalf("%d bytes are not acknowledged: %v", unacked, err)
+			}
+			if unacked == 0 {
+				break
+			}
+		}
+	}
+	time.Sleep(10 * time.Millisecond)
+}
 
 // TestUnseen: whatever segment is kept from the programs, each request is reported
 // once, with its own bytes, and ends before the next one begins.
@@ -117,11 +139,11 @@ func TestUnseen(t *testing.T) {
 			e.ask(t)
 			r.blind(t, func() {
 				e.answer(t)
-				settle()
+				e.settle(t)
 			})
 		},
 		"the request": func(t *testing.T, r *Recorder, e *exchange) {
-			settle()
+			e.settle(t)
 			r.blind(t, func() { e.ask(t) })
 			e.answer(t)
 		},
@@ -134,11 +156,11 @@ func TestUnseen(t *testing.T) {
 			e.answer(t)
 		},
 		"a request with all that belongs to it": func(t *testing.T, r *Recorder, e *exchange) {
-			settle()
+			e.settle(t)
 			r.blind(t, func() {
 				e.ask(t)
 				e.answer(t)
-				settle()
+				e.settle(t)
 			})
 		},
 	} {
@@ -158,11 +180,11 @@ func TestUnseen(t *testing.T) {
 				e.ask(t)
 				e.answer(t)
 				script(t, r, e)
-				settle()
+				e.settle(t)
 			}
 			e.ask(t)
 			e.answer(t)
-			settle()
+			e.settle(t)
 			if err := r.FlushAll(); err != nil {
 				t.Fatal(err)
 			}

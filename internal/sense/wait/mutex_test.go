@@ -181,19 +181,19 @@ int main(void) {
 func TestReadWriteLock(t *testing.T) {
 	c, tids := planted(t, `
 static pthread_rwlock_t w = PTHREAD_RWLOCK_INITIALIZER, r = PTHREAD_RWLOCK_INITIALIZER;
-static void *reads(void *arg) { printf("%d ", tid()); pthread_rwlock_rdlock(arg); return 0; }
-static void *writes(void *arg) { printf("%d ", tid()); pthread_rwlock_wrlock(arg); return 0; }
+static sem_t there;
+static int tids[3];
+static void *reads(void *arg) { tids[0] = tid(); sem_post(&there); pthread_rwlock_rdlock(arg); return 0; }
+static void *writes(void *arg) { tids[arg == &r ? 2 : 1] = tid(); sem_post(&there); pthread_rwlock_wrlock(arg); return 0; }
 int main(void) {
 	alarm(30);
 	pthread_rwlock_wrlock(&w);
 	pthread_rwlock_rdlock(&r);
 	spawn(reads, &w);
-	usleep(50000);
 	spawn(writes, &w);
-	usleep(50000);
 	spawn(writes, &r);
-	usleep(50000);
-	printf("\n");
+	for (int i = 0; i < 3; i++) sem_wait(&there);
+	printf("%d %d %d\n", tids[0], tids[1], tids[2]);
 	fflush(stdout);
 	sleep(30);
 }

@@ -12,24 +12,34 @@ import (
 	"github.com/slowray/slowray/internal/sense/host"
 )
 
-// sample looks at processes for a while, as a window does.
-func sample(t *testing.T, window time.Duration, pids ...int) *Sampler {
+// sampled is a sampler, and when its first look was over and its last began.
+type sampled struct {
+	*Sampler
+	first, last time.Time
+}
+
+// sample looks at processes for a while, as a window does, and some times at least.
+func sample(t *testing.T, window time.Duration, pids ...int) sampled {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	s := NewSampler(NewReader(host.Default()))
-	for end := time.Now().Add(window); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	s := sampled{Sampler: NewSampler(NewReader(host.Default()))}
+	s.Look(pids, Follow)
+	s.first = time.Now()
+	for n := 0; n < 10 || time.Since(s.first) < window; n++ {
+		// Threads in Python take turns of 5 ms: a multiple of it finds the same one.
+		time.Sleep(23 * time.Millisecond)
 		s.Look(pids, Follow)
 	}
+	s.last = time.Now()
 	s.Look(pids, Finish)
 	return s
 }
 
 // graphOf is what was seen, with a request that a process's main thread has read
 // and that lasted all the time.
-func graphOf(s *Sampler, pid int) *observe.WaitGraph {
-	now := time.Now()
-	r := SlowRequest{PID: pid, TID: pid, From: s.start, To: now, Busy: now.Sub(s.start), Unfinished: true}
+func graphOf(s sampled, pid int) *observe.WaitGraph {
+	r := SlowRequest{PID: pid, TID: pid, From: s.first, To: s.last, Busy: s.last.Sub(s.first), Unfinished: true}
 	return s.Graph([]SlowRequest{r}, 25*time.Millisecond, never)
 }
 
@@ -42,7 +52,8 @@ func TestSamplerFollowsTheReader(t *testing.T) {
 	r.Close()
 	w.Close()
 	lookFor(t, writer.pid, endsIn(2, observe.EndSleep))
-	g := graphOf(sample(t, 600*time.Millisecond, writer.pid), writer.pid)
+	looks := sample(t, 600*time.Millisecond, writer.pid)
+	g := graphOf(looks, writer.pid)
 	at := slices.IndexFunc(g.Shares, func(s observe.WaitShare) bool { return s.Chain.Hops[0].Kind == observe.WaitPipe })
 	if at < 0 || len(g.Slow) != 1 {
 		t.Fatalf("%+v", g)
@@ -52,7 +63,7 @@ func TestSamplerFollowsTheReader(t *testing.T) {
 	if share := float64(s.SlowNS) / float64(g.Slow[0].NS); share < 0.9 || !s.Reader || s.SlowRequests < 0.9 || s.AtEnd != 1 {
 		t.Errorf("share %.2f, want nearly all: %+v", share, s)
 	}
-	if s.LongestNS < int64(500*time.Millisecond) || s.Samples < 5 || s.Chain.Hops[0].ForNS != s.LongestNS {
+	if s.LongestNS < int64(looks.last.Sub(looks.first)) || s.Samples < 5 || s.Chain.Hops[0].ForNS != s.LongestNS {
 		t.Errorf("longest %d ns in %d samples", s.LongestNS, s.Samples)
 	}
 }
@@ -80,8 +91,9 @@ func TestSamplerStopped(t *testing.T) {
 func TestSamplerIdle(t *testing.T) {
 	r, w := pipe(t)
 	defer w.Close()
-	sleeper := start(t, "sleep")
+	sleeper := start(t, "rest")
 	idle := start(t, "server tcp 127.0.0.1:0 sleep")
+	sleeper.says(t)
 	idle.says(t)
 	reader := start(t, "read", r)
 	s := sample(t, 400*time.Millisecond, sleeper.pid, idle.pid, reader.pid, os.Getpid())

@@ -1,6 +1,7 @@
 package interpreter
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"math"
@@ -8,7 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,13 +75,28 @@ func programs(t *testing.T) []planted {
 	return all
 }
 
-// record runs the program and records its stacks for two seconds.
-func (p planted) record(t *testing.T, mode string, full bool) *observe.Stacks {
+// record runs the program and records its stacks for two seconds. It says, too, how long the
+// sleeps took on average while it did, by the program's clock.
+func (p planted) record(t *testing.T, mode string, full bool) (*observe.Stacks, time.Duration) {
 	t.Helper()
 	cmd := exec.Command(p.command[0], append(slices.Clone(p.command[1:]), mode, "20")...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout // where println of Go writes
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	var naps, slept atomic.Int64
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if ns, err := strconv.ParseInt(lines.Text(), 10, 64); err == nil {
+				naps.Add(1)
+				slept.Add(ns)
+			}
+		}
+	}()
 	defer func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -88,11 +106,12 @@ func (p planted) record(t *testing.T, mode string, full bool) *observe.Stacks {
 	if full {
 		opt.Unwinder = start
 	}
+	before, sum := naps.Load(), slept.Load()
 	s, err := callstack.Record(context.Background(), 2*time.Second, opt)
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
-	return s
+	return s, time.Duration((slept.Load() - sum) / max(naps.Load()-before, 1))
 }
 
 func start(space *symbol.Space, pids []int) (callstack.Unwinder, error) {
@@ -131,9 +150,15 @@ func TestHotFunction(t *testing.T) {
 		t.Skip("SKIP: takes seconds: NOT tested with -short")
 	}
 	for _, p := range programs(t) {
-		t.Run(p.name, func(t *testing.T) { p.checkHot(t, p.record(t, "burn", true)) })
+		t.Run(p.name, func(t *testing.T) {
+			s, _ := p.record(t, "burn", true)
+			p.checkHot(t, s)
+		})
 		if p.ownEngine {
-			t.Run(p.name+" by frame pointers", func(t *testing.T) { p.checkHot(t, p.record(t, "burn", false)) })
+			t.Run(p.name+" by frame pointers", func(t *testing.T) {
+				s, _ := p.record(t, "burn", false)
+				p.checkHot(t, s)
+			})
 		}
 	}
 }
@@ -167,17 +192,18 @@ func (p planted) checkHot(t *testing.T, s *observe.Stacks) {
 // the stack is known at nearly all of them.
 func TestKnownSleep(t *testing.T) {
 	for _, p := range programs(t) {
-		t.Run(p.name, func(t *testing.T) { p.checkSleep(t, p.record(t, "wait", true), "wait_on_db") })
+		t.Run(p.name, func(t *testing.T) { p.checkSleep(t, true, "wait_on_db") })
 		if p.ownEngine {
 			// The frame of a function that calls libc is not to be had by
 			// frame pointers, which libc does not keep: its caller's is.
-			t.Run(p.name+" by frame pointers", func(t *testing.T) { p.checkSleep(t, p.record(t, "wait", false), "handle_request") })
+			t.Run(p.name+" by frame pointers", func(t *testing.T) { p.checkSleep(t, false, "handle_request") })
 		}
 	}
 }
 
-func (p planted) checkSleep(t *testing.T, s *observe.Stacks, function string) {
+func (p planted) checkSleep(t *testing.T, full bool, function string) {
 	t.Helper()
+	s, took := p.record(t, "wait", full)
 	const waits, blocked, runnable = 0, 1, 2
 	name := p.prefix + function
 	slept := *s
@@ -187,11 +213,11 @@ func (p planted) checkSleep(t *testing.T, s *observe.Stacks, function string) {
 	if n == 0 {
 		t.Fatalf("no wait in %s:\n%s", name, folded(s))
 	}
-	// Each sleep takes 20 ms, and what the timer may add; the window has only
-	// a part of the first and of the last.
+	// Each sleep takes 20 ms, and what the timer adds, which the program knows; the
+	// window has only a part of the first and of the last.
 	least := 20 * time.Millisecond * time.Duration(n-2) / time.Duration(n)
-	if mean := time.Duration(ns / n); mean < least || mean > 22*time.Millisecond {
-		t.Errorf("a sleep of 20 ms took %s:\n%s", mean, folded(s))
+	if mean := time.Duration(ns / n); mean < least || mean > took+2*time.Millisecond {
+		t.Errorf("a sleep of 20 ms took %s, the program says %s:\n%s", mean, took, folded(s))
 	}
 	// It does nothing but sleep, or want the CPU for it.
 	total := float64(ns + through(s, runnable, name, p.kind))

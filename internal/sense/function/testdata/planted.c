@@ -29,22 +29,37 @@ unsigned short planted_semaphore __attribute__((section(".probes")));
 
 static jmp_buf before;
 static int two[2];
+static volatile int hangs;
+
+static long clock_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return t.tv_sec * 1000000000L + t.tv_nsec;
+}
 
 /* As the caller sees it, ns. */
 static long now(void)
 {
-	struct timespec t;
+	return clock_ns(CLOCK_MONOTONIC);
+}
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000L + t.tv_nsec;
+static __thread long slept; /* how long that last took from inside, ns */
+
+static inline __attribute__((always_inline)) void doze(int ms)
+{
+	struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
+
+	slept = -now();
+	nanosleep(&t, 0);
+	slept += now();
 }
 
 APART int nap(const char *name, int ms)
 {
-	struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
-
 	KEEP;
-	nanosleep(&t, 0);
+	doze(ms);
 	return ms > 40 ? -1 : name[0];
 }
 
@@ -70,9 +85,7 @@ APART void jump(int away)
 
 APART int tail_target(int n)
 {
-	struct timespec t = { 0, 5 * 1000000L };
-
-	nanosleep(&t, 0);
+	doze(5);
 	return n + 1;
 }
 
@@ -84,21 +97,17 @@ APART int tail(int n)
 
 APART void burn(int ms)
 {
-	struct timespec t;
-	long until;
+	long until = clock_ns(CLOCK_THREAD_CPUTIME_ID) + ms * 1000000L;
 
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	until = t.tv_sec * 1000000000L + t.tv_nsec + ms * 1000000L;
-	do
-		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	while (t.tv_sec * 1000000000L + t.tv_nsec < until);
+	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < until)
+		;
 }
 
 APART void *hang(void *unused)
 {
 	char c;
 
-	KEEP;
+	hangs = 1;
 	while (read(two[0], &c, 1) == 1)
 		KEEP;
 	return 0;
@@ -116,10 +125,20 @@ APART void *allocate(size_t n)
 	return n > 1000 ? 0 : malloc(n);
 }
 
+/* A nap; prints how long it took from inside and as the caller sees it. */
+static void timed_nap(const char *name, int ms)
+{
+	long took = -now();
+
+	nap(name, ms);
+	took += now();
+	printf("%ld %ld\n", slept, took);
+}
+
 static void *napper(void *unused)
 {
 	for (int i = 0; i < 10; i++)
-		nap("thread", 10);
+		timed_nap("thread", 10);
 	return 0;
 }
 
@@ -132,17 +151,8 @@ static void obey(const char *command)
 		for (int i = 0; i < n; i++)
 			hot(i);
 	} else if (!strcmp(command, "nap")) {
-		long sum = 0, most = 0;
-
-		for (int i = 0; i < 20; i++) {
-			long took = -now();
-
-			nap(i % 2 ? "odd\x1b[31m\xff" : "even", i < 18 ? 10 : 50);
-			took += now();
-			sum += took;
-			most = took > most ? took : most;
-		}
-		printf("%ld %ld\n", sum, most);
+		for (int i = 0; i < 20; i++)
+			timed_nap(i % 2 ? "odd\x1b[31m\xff" : "even", i < 18 ? 10 : 50);
 	} else if (!strcmp(command, "recurse")) {
 		recurse(20);
 		recurse(40); /* deeper than is kept */
@@ -151,14 +161,19 @@ static void obey(const char *command)
 			if (!setjmp(before))
 				jump(i % 2);
 	} else if (!strcmp(command, "tail")) {
-		long took = -now();
+		long took = -now(), inside = 0;
 
-		for (int i = 0; i < 5; i++)
+		for (int i = 0; i < 5; i++) {
 			tail(i);
-		printf("%ld\n", took + now());
+			inside += slept;
+		}
+		printf("%ld %ld\n", inside, took + now());
 	} else if (!strcmp(command, "burn")) {
+		long used = -clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
 		for (int i = 0; i < 4; i++)
 			burn(25);
+		printf("%ld\n", used + clock_ns(CLOCK_THREAD_CPUTIME_ID));
 	} else if (!strcmp(command, "threads")) {
 		for (int i = 0; i < 4; i++)
 			pthread_create(&threads[i], 0, napper, 0);
@@ -168,23 +183,25 @@ static void obey(const char *command)
 		if (pipe(two))
 			exit(1);
 		pthread_create(&threads[0], 0, hang, 0);
+		while (!hangs)
+			usleep(1000);
 		usleep(20000);
 	} else if (!strcmp(command, "allocate")) {
 		for (int i = 0; i < 6; i++)
 			free(allocate(i < 4 ? 10 : 2000));
 	} else if (!strcmp(command, "probe")) {
-		struct timespec t = { 0, 10 * 1000000L };
-		long took = 0;
+		long took = 0, inside = 0;
 
 		for (int i = 0; i < 8; i++) {
 			took -= now();
 			STATIC_PROBE("work__start", i * 3);
-			nanosleep(&t, 0);
+			doze(10);
 			STATIC_PROBE("work__done", i);
 			took += now();
+			inside += slept;
 			STATIC_PROBE("alone", -i);
 		}
-		printf("%ld\n", took);
+		printf("%ld %ld\n", inside, took);
 	} else if (!strcmp(command, "semaphore")) {
 		printf("semaphore %d\n", planted_semaphore);
 	}

@@ -27,6 +27,7 @@ type h2 struct {
 	url      string
 	port     int
 	recorder *request.Recorder
+	silent   chan time.Time // when a request for /silent was there, and when it was given up
 }
 
 // multiplexed starts all three. What a path does: /NUMBER answers after so many
@@ -39,6 +40,7 @@ func multiplexed(t *testing.T, address string) *h2 {
 	if err != nil {
 		t.Skipf("SKIP: %v", err)
 	}
+	silent := make(chan time.Time, 4)
 	server := &http.Server{Protocols: &clear, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		io.Copy(io.Discard, q.Body)
 		switch path := q.URL.Path[1:]; path {
@@ -49,7 +51,9 @@ func multiplexed(t *testing.T, address string) *h2 {
 		case "big":
 			w.Write(bytes.Repeat([]byte("x"), 300_000))
 		case "silent":
+			silent <- time.Now()
 			<-q.Context().Done()
+			silent <- time.Now()
 		default:
 			ms, _ := strconv.Atoi(path)
 			time.Sleep(time.Duration(ms) * time.Millisecond)
@@ -60,7 +64,7 @@ func multiplexed(t *testing.T, address string) *h2 {
 	t.Cleanup(func() { server.Close() })
 	transport := &http.Transport{Protocols: &clear}
 	t.Cleanup(transport.CloseIdleConnections)
-	s := &h2{t: t, client: &http.Client{Transport: transport}, url: "http://" + listener.Addr().String() + "/", port: listener.Addr().(*net.TCPAddr).Port}
+	s := &h2{t: t, client: &http.Client{Transport: transport}, url: "http://" + listener.Addr().String() + "/", port: listener.Addr().(*net.TCPAddr).Port, silent: silent}
 	s.recorder = start(t, request.Options{Ports: []int{s.port}, Budget: -1})
 	for deadline := time.Now().Add(time.Minute); ; {
 		s.together(slices.Repeat([]string{"5"}, 10)...)
@@ -235,16 +239,24 @@ func TestHTTP2Ends(t *testing.T) {
 		t.Skip("SKIP: takes seconds: NOT tested with -short")
 	}
 	s := multiplexed(t, "127.0.0.1:0")
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
+	ctx, cancel := context.WithCancel(context.Background())
+	var there, canceled time.Time
+	go func() {
+		there = <-s.silent
+		time.Sleep(50 * time.Millisecond)
+		canceled = time.Now()
+		cancel()
+	}()
+	asked := time.Now()
 	s.get(ctx, "silent", nil)
+	least, most := canceled.Sub(there), (<-s.silent).Sub(asked)
 	served, called := s.records()
 	if len(served) != 1 || len(called) != 1 {
 		t.Fatalf("a request that is given up has %d and %d records", len(served), len(called))
 	}
 	for _, q := range []observe.Request{served[0], called[0]} {
-		if q.Status != observe.StatusError || q.Flags&observe.FlagUnanswered == 0 || q.TotalNS() < int64(40*time.Millisecond) {
-			t.Errorf("given up after 50 ms: status %v, flags %v, %v", q.Status, q.Flags.Names(), time.Duration(q.TotalNS()))
+		if q.Status != observe.StatusError || q.Flags&observe.FlagUnanswered == 0 || q.TotalNS() < int64(least-grain) || q.TotalNS() > int64(most+grain) {
+			t.Errorf("given up after %v to %v: status %v, flags %v, %v", least, most, q.Status, q.Flags.Names(), time.Duration(q.TotalNS()))
 		}
 	}
 

@@ -69,7 +69,7 @@ func lostAnswer(t *testing.T) (problem string) {
 	if n := l.Counters(link.AtoB).Picked; n != 1 {
 		t.Fatalf("the link lost %d packets, meant 1", n)
 	}
-	served, called := collect(t, r, s.port)
+	served, called := collect(t, r, a, s.port)
 	served, called = of(c, served, called)
 	checkConnection(t, c, served, false)
 	if len(called) != many {

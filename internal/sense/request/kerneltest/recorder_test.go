@@ -17,6 +17,9 @@ import (
 	"github.com/slowray/slowray/internal/sense/request"
 )
 
+// grain is what times of the recorder may be off by.
+const grain = 100 * time.Microsecond
+
 // start starts the recorder, or skips the test where the kernel lacks what it
 // needs, and fails where the kernel should have it.
 func start(t *testing.T, opt request.Options) *request.Recorder {
@@ -64,11 +67,47 @@ func kernelHas(t *testing.T, version string) bool {
 	return major > wantMajor || major == wantMajor && minor >= wantMinor
 }
 
+// acknowledged waits until all that was sent from a port of a network namespace is, which a
+// client delays as long as the machine likes.
+func acknowledged(t *testing.T, ns *os.File, port int) {
+	t.Helper()
+	local := fmt.Sprintf(":%04X", port)
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		sockets, waiting := 0, 0
+		if err := inside(ns, func() error {
+			for _, name := range []string{"tcp", "tcp6"} {
+				data, err := os.ReadFile("/proc/thread-self/net/" + name)
+				if err != nil && name == "tcp" { // there may be no IPv6
+					return err
+				}
+				for line := range strings.Lines(string(data)) {
+					if f := strings.Fields(line); len(f) > 4 && strings.HasSuffix(f[1], local) {
+						sockets++
+						if !strings.HasPrefix(f[4], "00000000:") {
+							waiting++
+						}
+					}
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if sockets > 0 && waiting == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d sockets of port %d wait for acknowledgements", waiting, sockets, port)
+		}
+	}
+}
+
 // collect waits until what is on its way is acknowledged and takes all records
 // of the server's port.
-func collect(t *testing.T, r *request.Recorder, port int) (served, called []observe.Request) {
+func collect(t *testing.T, r *request.Recorder, ns *os.File, port int) (served, called []observe.Request) {
 	t.Helper()
-	time.Sleep(100 * time.Millisecond) // a delayed acknowledgement takes 40 ms
+	acknowledged(t, ns, port)
+	time.Sleep(20 * time.Millisecond) // after 5 ms of quiet FlushAll holds an answer to be complete
 	if err := r.FlushAll(); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +158,7 @@ func TestRequests(t *testing.T) {
 				old.ask(t, asking)
 			}
 			old.asked, old.took = nil, nil
-			time.Sleep(100 * time.Millisecond) // its last acknowledgement belongs to before
+			acknowledged(t, nil, s.port) // the last one belongs to before
 
 			r := start(t, request.Options{Ports: []int{s.port}, Budget: -1})
 			kept := dial(t, nil, s)
@@ -134,7 +173,7 @@ func TestRequests(t *testing.T) {
 				c.Close()
 				clients = append(clients, c)
 			}
-			served, called := collect(t, r, s.port)
+			served, called := collect(t, r, nil, s.port)
 			tell(t, r)
 
 			if want := 2*many + short; len(served) != want || len(called) != want {
@@ -181,7 +220,6 @@ func checkConnection(t *testing.T, c *client, list []observe.Request, old bool) 
 		if i == 0 {
 			most += time.Duration(q.Ledger[observe.AcceptWait])
 		}
-		const grain = 100 * time.Microsecond
 		if q.Side == observe.Called {
 			server += time.Duration(q.MinRTTNS)
 		}

@@ -58,7 +58,7 @@ func TestServerSplit(t *testing.T) {
 		c.ask(t, asking)
 	}
 	answers.Wait()
-	served, _ := collect(t, r, port)
+	served, _ := collect(t, r, nil, port)
 	tell(t, r)
 	missing := false
 	for _, what := range r.Stats().Missing {

@@ -20,7 +20,9 @@ public class Planted {
 
 	static void handle_request(String mode) throws InterruptedException {
 		if (mode.equals("wait")) {
+			long began = System.nanoTime();
 			wait_on_db();
+			System.out.println(System.nanoTime() - began);
 		} else {
 			burn_most();
 			burn_some();

@@ -6,7 +6,9 @@ function burn_some() { return burn(100000); }
 function wait_on_db() { usleep(20000); }
 function handle_request($mode) {
 	if ($mode === "wait") {
+		$began = hrtime(true);
 		wait_on_db();
+		echo hrtime(true) - $began, "\n";
 	} else {
 		burn_most();
 		burn_some();

@@ -24,7 +24,9 @@ def wait_on_db():
 
 def handle_request(mode):
     if mode == "wait":
+        began = time.monotonic_ns()
         wait_on_db()
+        print(time.monotonic_ns() - began, flush=True)
     else:
         burn_most()
         burn_some()

@@ -38,7 +38,9 @@ func wait_on_db() {
 //go:noinline
 func handle_request(mode string) {
 	if mode == "wait" {
+		began := time.Now()
 		wait_on_db()
+		println(time.Since(began).Nanoseconds())
 	} else {
 		burn_most()
 		burn_some()
