@@ -116,7 +116,7 @@ type track struct {
 
 type span struct{ from, to time.Time }
 
-// run does it until stop, and notes what took longer than usual. do is told when it
+// run does it until stop, and notes what took longer than usual. do gets the moment at which it
 // was done last, and gives when it began.
 func (k *track) run(stop chan struct{}, usual time.Duration, do func(time.Time) time.Time) {
 	for last := time.Now(); ; {

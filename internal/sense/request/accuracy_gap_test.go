@@ -1,6 +1,7 @@
 package request_test
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -44,7 +45,9 @@ func streamsOverLoss(tr *trial, aToB, bToA link.Settings) {
 	})}
 	go func() { _ = server.Serve(l) }()
 	tr.cleanup(func() { server.Close() })
-	client := &http.Client{Transport: &http.Transport{Protocols: clear, Dial: func(string, string) (net.Conn, error) { return tr.dialNet(e.b, l.Addr()), nil }}}
+	client := &http.Client{Transport: &http.Transport{Protocols: clear, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return tr.dialNet(e.b, l.Addr()), nil
+	}}}
 	ask := func() error {
 		r, err := client.Get("http://" + l.Addr().String() + "/")
 		if err != nil {

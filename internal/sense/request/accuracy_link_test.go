@@ -240,7 +240,7 @@ func TestLostSegmentInTheMiddle(t *testing.T) {
 			if m.index != unlucky {
 				// A link that stalls makes TCP send again what was not lost.
 				if int(m.Retrans) != m.wire.Retrans || m.wire.Retrans == 0 && m.Ledger[observe.Retrans] != 0 {
-					tr.errorf("nothing of this request was lost, %d segments were sent again:\n%s", m.wire.Retrans, m)
+					tr.errorf("nothing of this request was lost, %d segments were retransmitted:\n%s", m.wire.Retrans, m)
 				}
 				continue
 			}
