@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"io"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -93,6 +95,7 @@ func (l *load) between(from, to time.Time) (n uint64) {
 // life is one run of the recorder.
 type life struct {
 	cmd    *exec.Cmd
+	said   bytes.Buffer // its standard error; to be read when it has ended
 	lines  chan recordEvent
 	began  time.Time
 	killed time.Time
@@ -104,7 +107,7 @@ func startRecorder(t *testing.T, dir string, args ...string) *life {
 	l := &life{lines: make(chan recordEvent, 1000)}
 	l.cmd = exec.Command(os.Args[0], append([]string{"record", "--json", "--listen", "off", "--dir", dir}, args...)...)
 	l.cmd.Env = append(os.Environ(), beSlowray+"=1")
-	l.cmd.Stderr = os.Stderr
+	l.cmd.Stderr = io.MultiWriter(os.Stderr, &l.said)
 	out, err := l.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -189,8 +192,10 @@ func TestRecorderIsKilled(t *testing.T) {
 	ended := time.Now()
 	away, fsync := stalls.Between(l.killed, ended)
 	// On a slow disk it ends amid what it stores, and says so.
-	if slow := away+endFsyncs*fsync > endSpare; err != nil && !(slow && l.cmd.ProcessState.ExitCode() == commandline.ExitFailed) {
-		t.Errorf("ended by SIGTERM: %v; a CPU was away for %s, an fsync took %s", err, away, fsync)
+	slow := away+endFsyncs*fsync > endSpare && l.cmd.ProcessState.ExitCode() == commandline.ExitFailed &&
+		strings.HasSuffix(l.said.String(), "slowray: ended before it was done, as asked\n")
+	if err != nil && !slow {
+		t.Errorf("ended by SIGTERM: %v; a CPU was away for %s, an fsync took %s\n%s", err, away, fsync, l.said.String())
 	}
 	if took := ended.Sub(l.killed); took > 3*time.Second {
 		t.Errorf("it took %s to end", took)
