@@ -108,6 +108,7 @@ test-all: build check check-generated  ## every test: all incidents, kernels, a 
 	@script/setup.sh test lab k8s
 	script/kube.sh >/dev/null
 	LAB_INCIDENTS=all script/test.sh
+	$(MAKE) k8s-demo
 	script/kernels.sh
 	ARCH=arm64 script/kernels.sh
 	script/fresh.sh

@@ -207,10 +207,18 @@ func victimName(v *cause.Victim, r *diagnose.Report) string {
 	return serviceName(nil, v.Comm, v.Addr, v.Port)
 }
 
+// mostSigns are told of what was ruled out: who is called at night wonders about these first.
+const mostSigns = 8
+
 // describe says what it is.
 func (o *open) describe(f *cause.Finding, r *diagnose.Report) {
 	o.Cause, o.Title, o.Confidence, o.Impact = string(f.Cause), f.Title, f.Confidence, f.Impact.Text
-	o.RuledOut, o.NotChecked = len(r.RuledOut), r.Unchecked()
+	o.RuledOut, o.NotChecked, o.Signs = len(r.RuledOut), r.Unchecked(), nil
+	for _, e := range r.RuledOut {
+		if len(o.Signs) < mostSigns && !e.Nothing() {
+			o.Signs = append(o.Signs, e.Cause+": "+e.Because)
+		}
+	}
 	o.Fix, o.Commands, o.Prove = f.Fix.Text, nil, ""
 	for _, c := range f.Fix.Commands {
 		o.Commands = append(o.Commands, c.String())

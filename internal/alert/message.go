@@ -67,9 +67,11 @@ type Incident struct {
 	Explained  float64   `json:"explained,omitempty"` // of the time that was lost on this host, 0 to 1
 	RuledOut   int       `json:"causes_ruled_out,omitempty"`
 	NotChecked int       `json:"causes_not_checked,omitempty"`
-	Fix        string    `json:"fix,omitempty"`
-	Commands   []string  `json:"commands,omitempty"`
-	Prove      string    `json:"prove,omitempty"`
+	// Signs are causes that were ruled out though there was a sign of them, and why: "ID: …".
+	Signs    []string `json:"ruled_out,omitempty"`
+	Fix      string   `json:"fix,omitempty"`
+	Commands []string `json:"commands,omitempty"`
+	Prove    string   `json:"prove,omitempty"`
 	// Of a fleet: what those that suffer have in common, the hosts that they are on (the
 	// first mostHosts of HostCount), and commands by which to go on.
 	Component string   `json:"component,omitempty"`
@@ -153,8 +155,11 @@ func (m *Message) details() []string {
 		add("cause: %s, confidence %.2f; %d causes ruled out, %d not checked", m.Cause, m.Confidence, m.RuledOut, m.NotChecked)
 	}
 	if m.Kind != End {
-		for _, c := range m.Commands {
-			add("fix: %s", c)
+		if m.Fix != "" {
+			add("fix: %s", m.Fix)
+		}
+		for _, c := range m.Commands { // some change something, some show where to
+			add("run: %s", c)
 		}
 		for _, c := range m.Next {
 			add("next: %s", c)

@@ -75,9 +75,18 @@ func protocolAttributes(r *store.Request) []*commonpb.KeyValue {
 		list = append(list, attributes("url.path", path)...)
 	}
 	if n, err := strconv.ParseUint(code, 10, 16); rpc && err == nil {
-		service, call, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-		list = append(list, attributes("rpc.system", "grpc", "rpc.service", service, "rpc.method", strings.TrimSuffix(call, "…"))...)
-		list = append(list, attribute("rpc.grpc.status_code", intValue(int64(n))))
+		status := strconv.FormatUint(n, 10)
+		if n < uint64(len(grpcCodes)) {
+			status = grpcCodes[n]
+		}
+		list = append(list, attributes("rpc.system.name", "grpc", "rpc.method", strings.TrimSuffix(strings.TrimPrefix(path, "/"), "…"), "rpc.response.status_code", status)...)
 	}
 	return list
+}
+
+// grpcCodes are the names of the status codes of gRPC (doc/statuscodes.md of grpc), as
+// OpenTelemetry's semantic conventions 1.45 want them.
+var grpcCodes = [...]string{
+	"OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED",
+	"FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
 }

@@ -109,17 +109,15 @@ func TestSpanOfGRPC(t *testing.T) {
 	c, _ := bothEndsOf("")
 	c.Label, c.Flags = "POST /shop.Cart/Get gRPC 14", observe.FlagMultiplexed
 	got := span(&c)
-	for key, want := range map[string]string{"network.protocol.version": "2", "url.path": "/shop.Cart/Get", "rpc.system": "grpc", "rpc.service": "shop.Cart", "rpc.method": "Get"} {
+	for key, want := range map[string]string{"network.protocol.version": "2", "url.path": "/shop.Cart/Get", "rpc.system.name": "grpc", "rpc.method": "shop.Cart/Get", "rpc.response.status_code": "UNAVAILABLE"} {
 		if v := textAttributes(got)[key]; v != want {
 			t.Errorf("%s is %q, want %q", key, v, want)
 		}
 	}
-	for _, a := range got.Attributes {
-		if a.Key == "rpc.grpc.status_code" && a.Value.GetIntValue() == 14 {
-			return
-		}
+	c.Label = "POST /shop.Cart/Get gRPC 4711"
+	if v := textAttributes(span(&c))["rpc.response.status_code"]; v != "4711" {
+		t.Errorf("a status without a name is %q", v)
 	}
-	t.Error("the status of gRPC is missing")
 }
 
 func TestSpanWithoutATrace(t *testing.T) {
