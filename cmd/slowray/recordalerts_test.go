@@ -77,7 +77,7 @@ func TestRecordAlerts(t *testing.T) {
 	defer clients.Wait()
 	defer close(stop)
 	stalls := stalltest.Start(t)
-	l := startRecorder(t, filepath.Join(dir, "history"), "--window", "2s", "--alerts", rules)
+	l := startRecorder(t, filepath.Join(dir, "history"), "--window", "5s", "--alerts", rules)
 	time.Sleep(6 * time.Second)
 	select {
 	case m := <-heard:

@@ -207,7 +207,7 @@ func victimName(v *cause.Victim, r *diagnose.Report) string {
 	return serviceName(nil, v.Comm, v.Addr, v.Port)
 }
 
-// mostSigns are told of what was ruled out: who is called at night wonders about these first.
+// mostSigns is how many of what was ruled out are named: who is called at night wonders about these first.
 const mostSigns = 8
 
 // describe says what it is.

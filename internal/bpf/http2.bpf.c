@@ -104,8 +104,11 @@ static __always_inline void see_packet(struct __sk_buff *skb, __u32 out)
 	at.m->pid = c->pid;
 	at.m->tid = c->tid;
 	at.share = share_of_hash(at.m->hash);
-	if (at.share == UNCOUNTED && !at.m->open)
-		return; /* where the frames are is found out anew */
+	if (at.share == UNCOUNTED && !at.m->open) {
+		if (at.m->ways[WAY_ASKS].known | at.m->ways[WAY_ANSWERS].known)
+			lose_ways(at.m); /* what passes now is no gap */
+		return;
+	}
 	at.now = bpf_ktime_get_ns();
 	walk(&at, bpf_ntohl(tcp.seq));
 }

@@ -106,7 +106,7 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 		tls_finished(c, sk, bytes);
 	if (c->proto == PROTO_TLS && c->side == CALLED && tls_called_segment(c, sk, skb, bytes))
 		return 0;
-	if (c->side == SERVED && c->tls < TLS_READY && (c->proto == PROTO_TLS || (bytes && c->proto <= PROTO_HTTP1 && c->seq <= 3)) &&
+	if (c->side == SERVED && c->tls < TLS_READY && (c->proto == PROTO_TLS || (bytes && c->seq <= 3 && may_begin_tls(c, tp))) &&
 	    tls_segment(c, sk, skb, bytes))
 		return 0;
 	if (bytes && cb->seq != tp->rcv_nxt && after(cb->seq, tp->rcv_nxt))

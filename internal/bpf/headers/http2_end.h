@@ -32,7 +32,7 @@ static long close_stream(__u32 i, void *context)
 
 	if (s->id)
 		all->told |= end_stream(all->m, s, s->answer ? TRUNCATED : UNANSWERED, all->now);
-	s->id = 0;
+	free_stream(all->m, s);
 	return 0;
 }
 

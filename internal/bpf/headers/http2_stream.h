@@ -23,6 +23,7 @@ struct stream {
 	__u8 trailers; /* the answer goes on with HEADERS: gRPC's status is in them, which is not read */
 	__u8 reported; /* as unfinished */
 	__u8 share; /* follow_share when it began */
+	__u8 ended; /* its answer is over, and how that began is in a gap */
 };
 
 /* One direction of a connection: where in the sequence the next frame begins. */
@@ -37,9 +38,8 @@ struct way {
 	__u32 rest_at; /* which begins with this sequence number */
 	__u32 rest_stream;
 	__u8 rest_ends;
-	/* Of a gap: */
-	__u32 until; /* what is after it was seen before */
-	__u64 since;
+	__u32 seen; /* the number after the last byte; of a gap: at which it ends */
+	__u64 since; /* of a gap */
 };
 
 /* The ways of a connection, and of each a gap: packets that were lost or overtaken come
@@ -110,26 +110,38 @@ __u64 next_headers;
 __s64 under_way; /* streams */
 __s64 told_apart; /* connections whose streams are distinguished */
 
+/* Its place is free again. Packets of both ways may end it at a time: 1 for who does. */
+static __always_inline int free_stream(struct multiplexed *m, struct stream *s)
+{
+	__u32 id = s->id;
+
+	if (!id || __sync_val_compare_and_swap(&s->id, id, 0) != id)
+		return 0;
+	__sync_fetch_and_add(&m->open, -1);
+	__sync_fetch_and_add(&under_way, -1);
+	return 1;
+}
+
 struct dropped {
 	struct multiplexed *m;
+	__u64 streams;
 };
 
 static long drop_stream(__u32 i, void *context)
 {
 	struct dropped *d = context;
 
-	d->m->streams[i & (STREAMS - 1)].id = 0;
+	d->streams += free_stream(d->m, &d->m->streams[i & (STREAMS - 1)]);
 	return 0;
 }
 
-/* Of streams that are under way nobody will know what became of them. */
-static __always_inline void drop_streams(struct multiplexed *m)
+/* Of streams that are under way nobody will know what became of them; says how many. */
+static __always_inline __u64 drop_streams(struct multiplexed *m)
 {
 	struct dropped d = { m };
 
 	bpf_loop(STREAMS, drop_stream, &d, 0);
-	__sync_fetch_and_add(&under_way, -(__s64)m->open);
-	m->open = 0;
+	return d.streams;
 }
 
 /* Nothing of its connection will be seen any more. */
@@ -151,6 +163,8 @@ static __always_inline void free_place(struct multiplexed *m)
 /* Where frames begin is to be found out anew. */
 static __always_inline void lose_ways(struct multiplexed *m)
 {
+	m->ways[WAY_ASKS].blocks += m->ways[WAY_ASKS].known;
+	m->ways[WAY_ANSWERS].blocks += m->ways[WAY_ANSWERS].known;
 	m->ways[WAY_ASKS].known = m->ways[WAY_ANSWERS].known = 0;
 	m->ways[GAPS + WAY_ASKS].known = m->ways[GAPS + WAY_ANSWERS].known = 0;
 }
@@ -367,13 +381,6 @@ static __always_inline struct stream *stream_of(struct multiplexed *m, __u32 id,
 			free = s;
 	}
 	return new ? free : 0;
-}
-
-static __always_inline void free_stream(struct multiplexed *m, struct stream *s)
-{
-	s->id = 0;
-	__sync_fetch_and_add(&m->open, -1);
-	__sync_fetch_and_add(&under_way, -1);
 }
 
 #endif

@@ -131,6 +131,7 @@ static __noinline int see_block(struct at *at, __u32 len, __u32 type, __u32 flag
 static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flags, __u32 id)
 {
 	struct stream *s;
+	int gap; /* how the answer began may be in it */
 
 	if (!at)
 		return 0;
@@ -153,6 +154,8 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 			s->id = id;
 			s->first = at->now;
 			s->share = at->share;
+			if (at->late) /* its last frame may have come before */
+				s->asked = at->now;
 			__sync_fetch_and_add(&at->m->open, 1);
 			__sync_fetch_and_add(&under_way, 1);
 		}
@@ -177,10 +180,11 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 		free_stream(at->m, s);
 		return 0;
 	}
+	gap = !at->late && at->m->ways[GAPS + WAY_ANSWERS].known;
 	if (type == HEADERS) {
 		if (!s->answer || s->http / 100 == 1) {
 			read_status(at, s, flags);
-			if (s->http / 100 != 1)
+			if (s->http / 100 != 1 && (s->http || !gap))
 				s->answer = at->now;
 			if (flags & END_STREAM && s->http == 200)
 				s->trailers = 1; /* no body: gRPC's errors look so */
@@ -195,7 +199,9 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 		free_stream(at->m, s);
 		return 0;
 	}
-	if (flags & END_STREAM) {
+	if (flags & END_STREAM && !s->answer && gap) {
+		s->ended = 1;
+	} else if (flags & END_STREAM || (s->ended && s->answer)) {
 		end_stream(at->m, s, 0, at->now);
 		free_stream(at->m, s);
 	}
@@ -267,69 +273,115 @@ static long next_frame(__u32 i, void *context)
 	return 0;
 }
 
-/* How long a gap may be filled: by then the asking end has given up, or the packet was not
+/* How long a gap may be filled: by then the other end has given up, or the packet was not
  * seen. */
 #define GAP_LASTS (5 * NSEC_PER_SEC)
 
-/* Frames were not seen, and will not be: which streams they ended nobody knows. */
-static __noinline int lose_streams(struct multiplexed *m)
+/* Frames were not seen, and will not be. Those of answers end streams: which, nobody knows.
+ * Those of requests begin some, at least one. */
+static __noinline int lose_frames(struct at *at)
 {
-	if (!m)
-		return 0;
-	__sync_fetch_and_add(&lost_streams, m->open);
-	drop_streams(m);
+	if (at && at->m)
+		__sync_fetch_and_add(&lost_streams, at->asks ? 1 : drop_streams(at->m));
 	return 0;
 }
 
-/* Notes a gap before seq, and says whether these bytes fill one: then they end where it does,
- * at the latest. */
-static __noinline int fills_gap(struct at *at, __u32 seq)
+/* What ended while there was a gap began before it. */
+static long end_waiting(__u32 i, void *context)
+{
+	struct at *at = context;
+	struct stream *s = &at->m->streams[i & (STREAMS - 1)];
+
+	if (s->id && s->ended) {
+		end_stream(at->m, s, 0, at->now);
+		free_stream(at->m, s);
+	}
+	return 0;
+}
+
+/* What bytes are to their way. */
+enum { IN_ORDER, FILLS_GAP, SEEN_BEFORE };
+
+/* Says what bytes from seq on are, and notes a gap before them. Those that fill one end where
+ * it does, at the latest. */
+static __noinline int place_bytes(struct at *at, __u32 seq)
 {
 	struct way *w, *gap;
 	__u32 from;
 
 	if (!at || !at->m)
-		return 0;
+		return SEEN_BEFORE;
 	w = &at->m->ways[at->asks ? WAY_ASKS : WAY_ANSWERS];
 	gap = &at->m->ways[at->asks ? GAPS + WAY_ASKS : GAPS + WAY_ANSWERS];
 	if (gap->known && span(gap->since, at->now) > GAP_LASTS) {
 		gap->known = 0;
-		lose_streams(at->m);
+		lose_frames(at);
 	}
 	if (w->known && before(w->next + w->have, seq)) {
 		if (gap->known) /* a second one */
-			lose_streams(at->m);
+			lose_frames(at);
 		gap->known = !at->m->owner; /* of clear bytes none come later */
 		gap->next = w->next;
 		gap->have = w->have;
 		__builtin_memcpy(gap->head, w->head, sizeof(gap->head));
-		gap->until = seq;
+		gap->seen = seq;
 		gap->since = at->now;
 		w->known = 0;
 		w->blocks++;
-		return 0;
+		return IN_ORDER;
 	}
 	from = gap->next + gap->have;
-	if (!gap->known || before(from, seq) || !before(from, at->seq_end) || !before(seq, gap->until))
+	if (gap->known && !before(from, seq) && before(from, at->seq_end) && before(seq, gap->seen)) {
+		if (before(gap->seen, at->seq_end))
+			at->end -= at->seq_end - gap->seen;
+		return FILLS_GAP;
+	}
+	return !w->known && gap->known && before(seq, w->seen) ? SEEN_BEFORE : IN_ORDER;
+}
+
+/* A gap is filled: where its way goes on is known again, unless more has passed. */
+static __noinline int close_gap(struct at *at)
+{
+	struct way *w, *gap;
+
+	if (!at || !at->m)
 		return 0;
-	if (before(gap->until, at->seq_end))
-		at->end -= at->seq_end - gap->until;
-	return 1;
+	w = &at->m->ways[at->asks ? WAY_ASKS : WAY_ANSWERS];
+	gap = &at->m->ways[at->asks ? GAPS + WAY_ASKS : GAPS + WAY_ANSWERS];
+	if (before(gap->next + gap->have, gap->seen))
+		return 0;
+	gap->known = 0;
+	if (!at->asks)
+		bpf_loop(STREAMS, end_waiting, at, 0);
+	if (w->known)
+		return 0;
+	if (before(gap->next + gap->have, w->seen))
+		return lose_frames(at);
+	w->next = gap->next;
+	w->have = gap->have;
+	__builtin_memcpy(w->head, gap->head, sizeof(w->head));
+	w->known = 1;
+	return 0;
 }
 
 /* Goes from frame to frame through bytes, from off to end; seq is the number of the
  * first one in their direction: TCP's, or as many as were seen before. */
 static __always_inline void walk(struct at *at, __u32 seq)
 {
-	__u32 skip, len, which = at->asks ? WAY_ASKS : WAY_ANSWERS;
+	__u32 skip, len, what, which = at->asks ? WAY_ASKS : WAY_ANSWERS;
 	struct way *w;
 
 	at->seq_end = seq + (at->end - at->off);
-	at->late = fills_gap(at, seq);
+	what = place_bytes(at, seq);
+	if (what == SEEN_BEFORE)
+		return;
+	at->late = what == FILLS_GAP;
 	if (at->late)
 		which += GAPS;
 	w = &at->m->ways[which & (WAYS - 1)];
 	at->w = w;
+	if (!at->late && (!w->known || before(w->seen, at->seq_end)))
+		w->seen = at->seq_end;
 	if (!w->known) {
 		w->have = 0;
 		w->next = seq;
@@ -350,7 +402,7 @@ static __always_inline void walk(struct at *at, __u32 seq)
 	if (w->have) {
 		gather(at, w);
 		if (w->have < FRAME_HEADER)
-			return;
+			goto filled;
 		w->have = 0;
 		len = length_of(w->head);
 		w->next += FRAME_HEADER + len;
@@ -369,8 +421,9 @@ static __always_inline void walk(struct at *at, __u32 seq)
 		__sync_fetch_and_add(&lost_places, 1);
 		return;
 	}
-	if (at->late && !before(w->next + w->have, w->until))
-		w->known = 0; /* it is filled */
+filled:
+	if (at->late)
+		close_gap(at);
 }
 
 #endif

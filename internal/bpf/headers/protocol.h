@@ -133,7 +133,7 @@ static __noinline int look_at_sent_request(struct conn *c, struct sock *sk, stru
 	if (!c || !sk || !msg)
 		return 0;
 	from = handed_over(msg);
-	if (c->proto <= PROTO_HTTP1 && peek(from, b)) {
+	if ((c->proto <= PROTO_OTHER || (c->proto == PROTO_HTTP1 && c->seq < 4 && c->phase != ASKED)) && peek(from, b)) {
 		if (is_client_hello(b)) {
 			if (c->proto == PROTO_HTTP1) /* CONNECT: a request */
 				tls_close(c, sk);

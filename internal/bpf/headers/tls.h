@@ -7,7 +7,8 @@
  *   TLS 1.2   the first record of type handshake after its change_cipher_spec
  *   TLS 1.3   a record of type application_data of the length of a Finished: what
  *             it says before that (certificates) has other lengths. Who puts all of it into one
- *             record (BoringSSL, rustls) is done where the other end speaks again
+ *             record (BoringSSL, rustls) is done where the other end speaks again:
+ *             a request that goes out before that is not seen
  *
  * A server whose kernel waits for the first bytes before it tells of a connection
  * (TCP_DEFER_ACCEPT) has its ClientHello unseen: it begins where the connection does. A
@@ -241,6 +242,12 @@ static __noinline int tls_over(struct conn *c, struct sock *sk, __u64 when)
 	return 0;
 }
 
+/* Whether a handshake may begin: in HTTP/1 only after an answer, that to CONNECT. */
+static __always_inline int may_begin_tls(const struct conn *c, const struct tcp_sock *tp)
+{
+	return c->proto <= PROTO_OTHER || (c->proto == PROTO_HTTP1 && (c->phase != ASKED || tp->snd_nxt != c->mark));
+}
+
 /* Whether these are the first bytes that a server sees of a handshake whose ClientHello it
  * did not: change_cipher_spec, Certificate or ClientKeyExchange (RFC 5246, 7.4). */
 static __always_inline int is_tls_later(const __u8 *b)
@@ -329,6 +336,9 @@ static __noinline int tls_close(struct conn *c, struct sock *sk)
 	return 0;
 }
 
+/* As served_segment() does it, which comes later. */
+static __noinline int acknowledged(struct conn *c, struct sock *sk, __u32 ack, __u64 now);
+
 /* The serving end: a segment came in. Returns 1 while it is nothing but handshake. */
 static __noinline int tls_segment(struct conn *c, struct sock *sk, struct sk_buff *skb, __u32 bytes)
 {
@@ -361,11 +371,16 @@ static __noinline int tls_segment(struct conn *c, struct sock *sk, struct sk_buf
 		if (bpf_dynptr_read(b, TLS_HEADER + 1, (void *)&p, header, 0))
 			return 0;
 		if (is_client_hello(b)) {
-			if (c->proto == PROTO_HTTP1)
+			if (c->proto == PROTO_HTTP1) { /* CONNECT: a request */
+				acknowledged(c, sk, ((struct tcp_skb_cb *)skb->cb)->ack_seq, now);
 				tls_close(c, sk);
+				c->accept_us = 0;
+			}
 			tls_begin(c, tp, seq, now);
 		} else if (c->seq == 1 && c->proto != PROTO_HTTP1 && c->opened && is_tls_later(b)) {
 			said = c->answer; /* it was taken for a request and its answer */
+			if (!said && after(tp->snd_nxt, c->mark))
+				said = smaller(later(tp->first_tx_mstamp * NSEC_PER_USEC, c->opened), now);
 			tls_begin(c, tp, seq, c->opened);
 			tls_answers(c, tp, said ? said : now);
 		} else {

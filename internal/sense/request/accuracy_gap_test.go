@@ -21,17 +21,19 @@ func TestStreamsOverLoss(t *testing.T) {
 	for _, test := range []struct {
 		name       string
 		aToB, bToA link.Settings
+		size       int // of an answer
 	}{
-		{"answers are lost", link.Settings{Delay: time.Millisecond, Loss: 0.02}, link.Settings{Delay: time.Millisecond}},
-		{"requests are lost", link.Settings{Delay: time.Millisecond}, link.Settings{Delay: time.Millisecond, Loss: 0.02}},
+		{"answers are lost", link.Settings{Delay: time.Millisecond, Loss: 0.02}, link.Settings{Delay: time.Millisecond}, 600},
+		{"parts of answers are lost", link.Settings{Delay: time.Millisecond, Loss: 0.005}, link.Settings{Delay: time.Millisecond}, 20_000},
+		{"requests are lost", link.Settings{Delay: time.Millisecond}, link.Settings{Delay: time.Millisecond, Loss: 0.02}, 600},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			measure(t, func(tr *trial) { streamsOverLoss(tr, test.aToB, test.bToA) })
+			measure(t, func(tr *trial) { streamsOverLoss(tr, test.aToB, test.bToA, test.size) })
 		})
 	}
 }
 
-func streamsOverLoss(tr *trial, aToB, bToA link.Settings) {
+func streamsOverLoss(tr *trial, aToB, bToA link.Settings, size int) {
 	const callers, each = 10, 300
 	e := tr.across(aToB, bToA)
 	var l net.Listener
@@ -41,7 +43,7 @@ func streamsOverLoss(tr *trial, aToB, bToA link.Settings) {
 	server := &http.Server{Protocols: clear, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		time.Sleep(2 * time.Millisecond)
-		_, _ = w.Write(make([]byte, 600))
+		_, _ = w.Write(make([]byte, size))
 	})}
 	go func() { _ = server.Serve(l) }()
 	tr.cleanup(func() { server.Close() })
@@ -82,13 +84,13 @@ func streamsOverLoss(tr *trial, aToB, bToA link.Settings) {
 	ended := time.Now().UnixNano()
 	tr.finish()
 	for _, side := range []observe.Side{observe.Served, observe.Called} {
-		streams, slow, open := 0, 0, 0
+		streams, slow, wrong := 0, 0, 0
 		for _, r := range tr.of(side) {
 			if r.StartNS < began || r.StartNS > ended || r.Flags&observe.FlagMultiplexed == 0 {
 				continue
 			}
-			if r.Flags&observe.FlagUnfinished != 0 || r.HTTP != 200 {
-				open++
+			if r.Flags&observe.FlagUnfinished != 0 || r.Status == observe.StatusError {
+				wrong++
 				continue
 			}
 			streams++
@@ -96,8 +98,14 @@ func streamsOverLoss(tr *trial, aToB, bToA link.Settings) {
 				slow++
 			}
 		}
-		if streams < callers*each*98/100 || streams > callers*each || open > 0 {
-			tr.errorf("%s: %d streams of %d, %d open or without their status", side, streams, callers*each, open)
+		// Where a frame's header was in a packet that passed before its place was known, what
+		// is under way is lost, and counted.
+		all, lost := callers*each, int(tr.stats.Streams)
+		if side == observe.Served {
+			lost = 0
+		}
+		if streams+lost < all*98/100 || streams < all*85/100 || streams > all || wrong > 0 {
+			tr.errorf("%s: %d streams of %d, %d are lost, %d go on or failed", side, streams, all, lost, wrong)
 		}
 		if side == observe.Called && slow == 0 {
 			tr.errorf("%s: no stream took 10 ms, and packets were lost that come again after 20 or more", side)

@@ -33,7 +33,8 @@ type streams struct {
 	objects  bpf.HTTP2Objects
 	links    []io.Closer
 	attached bool
-	failed   error // it cannot be done here
+	failed   error  // it cannot be done here
+	lost     uint64 // found no place, while they were attached before
 }
 
 // streamPrograms are programs that tell streams apart, loaded next to the recorder's.
@@ -72,7 +73,7 @@ func (r *Recorder) tellStreams(now time.Time) {
 	if s.attached {
 		var n int64
 		if err := s.objects.ToldApart.Get(&n); err == nil && s.idle(n, now) {
-			s.close()
+			r.endStreams()
 		}
 		return
 	}
@@ -92,6 +93,21 @@ func (r *Recorder) tellStreams(now time.Time) {
 		return
 	}
 	s.since, s.found = now, false
+}
+
+// endStreams takes the programs off. What begins meanwhile is the recorder's.
+func (r *Recorder) endStreams() {
+	s := &r.streams
+	packets := min(1, len(s.links)) // the first one sees connections end
+	closeAll(s.links[packets:])
+	s.links = s.links[:packets]
+	if s.objects.GiveBack.Set(uint8(1)) == nil {
+		_ = r.look(s.objects.Http2Flush, s.objects.PlaceOf)
+	}
+	s.lost += lostOf(s.objects.LostStreams, s.objects.LostConns)
+	s.close()
+	s.overlap = false // of the time when they were attached
+	_ = r.objects.Http2Seen.Set(uint8(0))
 }
 
 // idle says, of how many connections of HTTP/2 there are, that the programs are of no use: at
@@ -183,13 +199,19 @@ func (r *Recorder) loadStreams(spec *ebpf.CollectionSpec, objects any) error {
 
 // lostOfStreams is how many requests, and connections, found no place.
 func (r *Recorder) lostOfStreams() (n uint64) {
+	n = r.streams.lost
 	for _, p := range r.streamReaders() {
-		for _, v := range []*ebpf.Variable{p.lostStreams, p.lostConns} {
-			var lost uint64
-			// A variable that cannot be read counts nothing.
-			_ = v.Get(&lost)
-			n += lost
-		}
+		n += lostOf(p.lostStreams, p.lostConns)
+	}
+	return n
+}
+
+// lostOf adds counters up. A variable that cannot be read counts nothing.
+func lostOf(counters ...*ebpf.Variable) (n uint64) {
+	for _, v := range counters {
+		var lost uint64
+		_ = v.Get(&lost)
+		n += lost
 	}
 	return n
 }

@@ -55,7 +55,7 @@ type Stats struct {
 	Missed         uint64         // events that the kernel kept from a program because it was at work on the same CPU; requests may lack a part, or a record
 	LeftOut        uint64         // requests of connections that were not followed, about, to stay within the budget: sums are estimates
 	Unfollowed     uint64         // requests, and calls, that were not followed: no kernel memory, or over 20,000 connections
-	Streams        uint64         // requests of HTTP/2, more than 128 at once on a connection, and connections, more than 1,024 at once, that were not told apart
+	Streams        uint64         // requests of HTTP/2 that were not told apart: more than 128 at once on a connection, of connections more than 1,024 at once, or under way when a packet was lost
 	Frames         uint64         // of HTTP/2 under TLS, by their length, that ask for nothing: taken for no request
 	Untaken        uint64         // answers that the other end never took, of processes that have ended: taken for no request
 	Blocks         uint64         // header blocks of HTTP/2 that were not seen, or not whole, at the least: until names and values are spelled out again, labels and traces may be missing

@@ -353,7 +353,7 @@ func (u *Subscription) Stats() Stats {
 	now.Unfollowed -= was.Unfollowed
 	now.Headers -= was.Headers
 	now.Blocks -= was.Blocks
-	now.Streams -= min(now.Streams, was.Streams) // begins anew when nothing of HTTP/2 was seen for long
+	now.Streams -= was.Streams
 	now.Mistaken -= was.Mistaken
 	return now
 }
