@@ -141,6 +141,18 @@ func retried(ctx context.Context, do func() error) error {
 	}
 }
 
+// PatchService changes a Service as kubectl patch does.
+func (c *Client) PatchService(ctx context.Context, namespace, service string, patch []byte) error {
+	raw, err := yaml.ToJSON(patch)
+	if err != nil {
+		return fmt.Errorf("kube: patch: %w", err)
+	}
+	if _, err := c.CoreV1().Services(namespace).Patch(ctx, service, types.StrategicMergePatchType, raw, metav1.PatchOptions{FieldManager: "lab"}); err != nil {
+		return fmt.Errorf("kube: patch %s: %w", service, err)
+	}
+	return nil
+}
+
 // Patch applies a strategic merge patch, in YAML, to a Deployment.
 func (c *Client) Patch(ctx context.Context, namespace, deployment string, patch []byte) error {
 	raw, err := yaml.ToJSON(patch)

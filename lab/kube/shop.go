@@ -10,11 +10,14 @@ import (
 var (
 	//go:embed manifests/shop.yaml
 	Shop []byte
-	// Faults of the shop, as patches of its Deployment cart.
+	// Faults of the shop, as patches: of its Deployment cart, of its Service stock.
 	//go:embed manifests/cart-cpu-limit.yaml
 	CartCPULimit []byte
-	//go:embed manifests/cart-liveness.yaml
-	CartLiveness []byte
+	//go:embed manifests/stock-selector.yaml
+	StockSelector []byte
+	// CartRelease is none: it has cart's pods replaced by the same.
+	//go:embed manifests/cart-release.yaml
+	CartRelease []byte
 )
 
 // ShopNamespace is where the shop is.

@@ -11,7 +11,7 @@ import (
 	"runtime"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -110,28 +110,23 @@ func (n *Node) Why(ctx context.Context, t *Tools, args ...string) (string, error
 	return string(out), nil
 }
 
-// Restarted waits until the kubelet has restarted a container of a Deployment's newest pods.
-func (c *Client) Restarted(ctx context.Context, namespace, app string) error {
+// Endless waits until a Service has no endpoint left.
+func (c *Client) Endless(ctx context.Context, namespace, service string) error {
 	for {
-		pods, err := c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
+		slices, err := c.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+		n := 0
 		if err == nil {
-			for _, p := range pods.Items {
-				if restarts(p) > 0 {
-					return nil
-				}
+			for _, s := range slices.Items {
+				n += len(s.Endpoints)
+			}
+			if n == 0 {
+				return nil
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("kube: nothing of %s was restarted: %s", app, c.why(namespace))
+			return fmt.Errorf("kube: service %s still has %d endpoints", service, n)
 		case <-time.After(250 * time.Millisecond):
 		}
 	}
-}
-
-func restarts(p corev1.Pod) (n int32) {
-	for _, s := range p.Status.ContainerStatuses {
-		n += s.RestartCount
-	}
-	return n
 }

@@ -29,28 +29,41 @@ func main() {
 	}
 }
 
-// fault is what somebody does to the Deployment cart, and what the answer has to name.
+// fault is what somebody does to the shop, and what the answer about cart has to name.
 type fault struct {
-	text  string
-	patch []byte
-	want  []string
+	text   string
+	inject func(context.Context, *kube.Client) error
+	want   []string
 	// shown waits until the fault has something to show.
 	shown func(context.Context, *kube.Client) error
 }
 
 var faults = []fault{
 	{
-		"somebody lowers the CPU limit of cart to 50m", kube.CartCPULimit,
+		"somebody lowers the CPU limit of cart to 50m",
+		func(ctx context.Context, c *kube.Client) error {
+			return c.Patch(ctx, kube.ShopNamespace, "cart", kube.CartCPULimit)
+		},
 		[]string{"deploy/cart", "[cpu-quota-throttled]", "--limits=cpu="},
 		func(ctx context.Context, c *kube.Client) error {
 			return c.RolledOut(ctx, kube.ShopNamespace, "cart")
 		},
 	},
 	{
-		"the limit is back; somebody points the liveness probe of cart at /audit, with a timeout of 1 s", kube.CartLiveness,
-		[]string{"deploy/cart", "[liveness-probe-kills]", "livenessProbe"},
+		"the limit is back; somebody renames the label that the service stock looks for, and rolls cart out",
 		func(ctx context.Context, c *kube.Client) error {
-			return c.Restarted(ctx, kube.ShopNamespace, "cart")
+			if err := c.PatchService(ctx, kube.ShopNamespace, "stock", kube.StockSelector); err != nil {
+				return err
+			}
+			if err := c.Endless(ctx, kube.ShopNamespace, "stock"); err != nil {
+				return err
+			}
+			// Connections that there are go on to the pods that were behind it.
+			return c.Patch(ctx, kube.ShopNamespace, "cart", kube.CartRelease)
+		},
+		[]string{"deploy/cart", "[service-without-endpoints]", "service shop/stock", "selector"},
+		func(ctx context.Context, c *kube.Client) error {
+			return c.RolledOut(ctx, kube.ShopNamespace, "cart")
 		},
 	},
 }
@@ -120,7 +133,7 @@ func show(ctx context.Context, say func(string), n *kube.Node, c *kube.Client, t
 		return err
 	}
 	say(f.text)
-	if err := c.Patch(ctx, kube.ShopNamespace, "cart", f.patch); err != nil {
+	if err := f.inject(ctx, c); err != nil {
 		return err
 	}
 	if err := f.shown(ctx, c); err != nil {
