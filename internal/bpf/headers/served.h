@@ -266,15 +266,6 @@ static __noinline int request_unseen(struct conn *c, struct sock *sk, struct tcp
 	return 1;
 }
 
-static __noinline int acknowledged(struct conn *c, struct sock *sk, __u32 ack, __u64 now)
-{
-	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
-
-	if (c && tp)
-		acknowledge(c, sk, tp, ack, now, 1);
-	return 0;
-}
-
 static __always_inline void served_segment(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 end, __u32 ack, __u32 bytes, int closes, __u64 now)
 {
 	int fresh = bytes && after(end, tp->rcv_nxt);

@@ -336,8 +336,17 @@ static __noinline int tls_close(struct conn *c, struct sock *sk)
 	return 0;
 }
 
-/* As served_segment() does it, which comes later. */
-static __noinline int acknowledged(struct conn *c, struct sock *sk, __u32 ack, __u64 now);
+/* Who goes on has the answer, also where this segment is the first that acknowledges it. */
+static __always_inline void answered_by_now(struct conn *c, struct tcp_sock *tp, __u64 now)
+{
+	if (c->phase == ASKED)
+		c->answer = smaller(later(tp->first_tx_mstamp * NSEC_PER_USEC, c->last), now);
+	else if (c->phase != ANSWERING)
+		return;
+	c->done = now;
+	c->bytes_out = tp->bytes_acked + (tp->snd_nxt - tp->snd_una) - c->out0;
+	c->phase = DONE;
+}
 
 /* The serving end: a segment came in. Returns 1 while it is nothing but handshake. */
 static __noinline int tls_segment(struct conn *c, struct sock *sk, struct sk_buff *skb, __u32 bytes)
@@ -372,7 +381,7 @@ static __noinline int tls_segment(struct conn *c, struct sock *sk, struct sk_buf
 			return 0;
 		if (is_client_hello(b)) {
 			if (c->proto == PROTO_HTTP1) { /* CONNECT: a request */
-				acknowledged(c, sk, ((struct tcp_skb_cb *)skb->cb)->ack_seq, now);
+				answered_by_now(c, tp, now);
 				tls_close(c, sk);
 				c->accept_us = 0;
 			}

@@ -76,6 +76,7 @@ func TestTLSFlights(t *testing.T) {
 					if test.before != "" {
 						time.Sleep(work)
 						s.say("HTTP/1.1 200 Connection established\r\n\r\n")
+						c.option(unix.IPPROTO_TCP, unix.TCP_QUICKACK, 0) // the ClientHello acknowledges it
 						c.receive(39)
 						c.say(clientHello)
 						s.receive(len(clientHello))
