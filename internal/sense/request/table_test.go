@@ -126,21 +126,25 @@ func TestTableResetForgetsAll(t *testing.T) {
 func TestTableSums(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := requests().Draw(t, "list")
-		var requests, weights, errors, slow uint64
+		var requests, weights, errors, unanswered, slow uint64
 		var total, parts int64
 		for _, r := range list {
 			w := max(r.Weight, 1)
 			requests += uint64(w * r.Requests)
 			weights += uint64(w)
-			if r.Status == observe.StatusError {
+			switch {
+			case r.Flags&observe.FlagUnanswered != 0: // whatever its status
+				unanswered += uint64(w * r.Requests)
+			case r.Status == observe.StatusError:
 				errors += uint64(w * r.Requests)
 			}
 			total += r.TotalNS() * int64(w)
 		}
-		var got struct{ requests, weights, errors uint64 }
+		var got struct{ requests, weights, errors, unanswered uint64 }
 		for _, e := range tableOf(list).Endpoints(start.Add(time.Second), nil) {
 			got.requests += e.Requests
 			got.errors += e.Errors
+			got.unanswered += e.Unanswered
 			got.weights += e.Total.Count()
 			for p, s := range e.Parts {
 				if p != observe.AckDelay.String() {
@@ -162,8 +166,8 @@ func TestTableSums(t *testing.T) {
 				t.Fatalf("peers have %d requests of %d", peers, e.Requests)
 			}
 		}
-		if got.requests != requests || got.weights != weights || got.errors != errors || parts != total {
-			t.Fatalf("got %+v and %d ns, want %d %d %d and %d ns", got, parts, requests, weights, errors, total)
+		if got.requests != requests || got.weights != weights || got.errors != errors || got.unanswered != unanswered || parts != total {
+			t.Fatalf("got %+v and %d ns, want %d %d %d %d and %d ns", got, parts, requests, weights, errors, unanswered, total)
 		}
 	})
 }
