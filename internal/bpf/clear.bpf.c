@@ -148,9 +148,7 @@ static __always_inline void see_protocol(struct call *t)
 	void *name = 0;
 	char b[2];
 
-	if (bpf_probe_read_user(&length, sizeof(length), (void *)t->length_at))
-		return;
-	if (length != 2)
+	if (bpf_probe_read_user(&length, sizeof(length), (void *)t->length_at) || length != 2)
 		return;
 	if (bpf_probe_read_user(&name, sizeof(name), (void *)t->buffer) || bpf_probe_read_user(b, sizeof(b), name))
 		return;

@@ -6,7 +6,8 @@ import (
 )
 
 // readers are programs, with the words after them that make it so, which only show what is.
-// What is not here changes something: TestReads keeps the two apart for all that is printed.
+// What is not here changes something: TestLooks of package diagnose keeps the two apart for
+// all that is printed.
 var readers = []string{
 	"slowray wait", "slowray flame", "slowray requests", "slowray func", "slowray why", "slowray drops", "slowray calls", "slowray doctor",
 	"nft list", "nft -a list", "iptables-legacy -t * -L", "iptables-nft -t * -L", "iptables -t * -L", "iptables-save", "ip -s", "ip -6 route get", "ip route show", "ip route get",

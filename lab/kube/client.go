@@ -141,27 +141,31 @@ func retried(ctx context.Context, do func() error) error {
 	}
 }
 
-// PatchService changes a Service as kubectl patch does.
-func (c *Client) PatchService(ctx context.Context, namespace, service string, patch []byte) error {
-	raw, err := yaml.ToJSON(patch)
-	if err != nil {
-		return fmt.Errorf("kube: patch: %w", err)
-	}
-	if _, err := c.CoreV1().Services(namespace).Patch(ctx, service, types.StrategicMergePatchType, raw, metav1.PatchOptions{FieldManager: "lab"}); err != nil {
-		return fmt.Errorf("kube: patch %s: %w", service, err)
-	}
-	return nil
-}
-
 // Patch applies a strategic merge patch, in YAML, to a Deployment.
 func (c *Client) Patch(ctx context.Context, namespace, deployment string, patch []byte) error {
+	return patched(deployment, patch, func(raw []byte) error {
+		_, err := c.AppsV1().Deployments(namespace).Patch(ctx, deployment, types.StrategicMergePatchType, raw, byLab)
+		return err
+	})
+}
+
+// PatchService applies one to a Service.
+func (c *Client) PatchService(ctx context.Context, namespace, service string, patch []byte) error {
+	return patched(service, patch, func(raw []byte) error {
+		_, err := c.CoreV1().Services(namespace).Patch(ctx, service, types.StrategicMergePatchType, raw, byLab)
+		return err
+	})
+}
+
+var byLab = metav1.PatchOptions{FieldManager: "lab"}
+
+func patched(name string, patch []byte, apply func(raw []byte) error) error {
 	raw, err := yaml.ToJSON(patch)
 	if err != nil {
 		return fmt.Errorf("kube: patch: %w", err)
 	}
-	_, err = c.AppsV1().Deployments(namespace).Patch(ctx, deployment, types.StrategicMergePatchType, raw, metav1.PatchOptions{FieldManager: "lab"})
-	if err != nil {
-		return fmt.Errorf("kube: patch %s: %w", deployment, err)
+	if err := apply(raw); err != nil {
+		return fmt.Errorf("kube: patch %s: %w", name, err)
 	}
 	return nil
 }
