@@ -15,6 +15,7 @@ import (
 	"github.com/slowray/slowray/internal/sense/container"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/kube"
+	"github.com/slowray/slowray/internal/sense/nat"
 	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/shell"
 	"github.com/slowray/slowray/internal/watch"
@@ -222,9 +223,10 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 		src: src, out: s.out,
 		format:    requestFormats[c.Format],
 		style:     terminalStyle(s.out),
-		processOf: processOf(names), pods: pods,
+		processOf: processOf(names), pods: pods, translated: nat.New(host.Default()),
 		ports: c.Port, side: side, peer: peer, slow: value(c.Slow), limit: value(c.Limit), gone: readerGone(s.out),
 	}
+	defer stream.translated.Close()
 	if c.PID != nil {
 		family := names.Family(*c.PID, now)
 		stream.ours = func(r *observe.Request) bool {

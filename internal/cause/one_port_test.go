@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -92,5 +93,50 @@ func TestLastOfSeveralKilled(t *testing.T) {
 	})
 	if len(r.Findings) != 1 || r.Findings[0].Subject.PID != 992 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// What is called at a service's address, or at a port of the host, is answered behind it: where
+// that is here, the call and what holds its answers up are one story.
+func TestCallsThroughTranslation(t *testing.T) {
+	for _, asked := range []struct {
+		addr string
+		port int
+	}{{"10.96.0.7", 80}, {"10.9.8.1", dbPort}} {
+		o := healthy()
+		idle(o)
+		ns(o).Addrs = []string{"10.9.8.2"}
+		db := servedAt(dbPort, "10.9.8.2", dbPID, "mariadbd").add(400, ms/10, ms/20, 0, quickServed)
+		calls := callsTo(asked.port, asked.addr, 700, "haproxy").add(400, ms/10, ms/20, 0, quickCall)
+		o.Endpoints = []observe.Endpoint{db.endpoint(), calls.endpoint()}
+		c := &o.Endpoints[1]
+		led := func(to string) *ledger {
+			for i := range c.Slowest {
+				c.Slowest[i].Destination = to
+			}
+			v := NewView(o)
+			for _, l := range v.ledgers {
+				if l.called() {
+					return l.here
+				}
+			}
+			return nil
+		}
+		if len(c.Slowest) == 0 {
+			c.Slowest = make([]observe.RequestSample, 3)
+		}
+		if here := led(""); here != nil {
+			t.Errorf("%s leads to %+v, which nobody said", asked.addr, here)
+		}
+		if here := led(netip.AddrPortFrom(netip.MustParseAddr("10.9.8.2"), dbPort).String()); here == nil || here.pid != dbPID || len(here.callers) != 1 {
+			t.Errorf("%s leads to %+v", asked.addr, here)
+		}
+		if here := led("10.9.8.3:3306"); here != nil {
+			t.Errorf("%s leads to another node, and here to %+v", asked.addr, here)
+		}
+		c.Slowest[0].Workload = &observe.Workload{Namespace: "shop", Pod: "db-0", Kind: "StatefulSet", Name: "db"}
+		if got, want := answeredBy(c.Slowest[:3]), "10.9.8.3:3306 (2 of 3), shop/db-0 (1 of 3)"; got != want {
+			t.Errorf("answered by %s, not %s", got, want)
+		}
 	}
 }

@@ -1,8 +1,11 @@
 package cause
 
 import (
+	"cmp"
+	"maps"
 	"math"
 	"net/netip"
+	"slices"
 
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -40,16 +43,40 @@ func (l *ledger) ends() []end {
 	return ends
 }
 
+// translated are the addresses that the calls of an endpoint really went to, as far as
+// its samples tell, the most frequent first: those of the pods behind a service's, or of
+// the container behind a port of the host.
+func translated(e *observe.Endpoint) []netip.AddrPort {
+	times := map[netip.AddrPort]int{}
+	for _, list := range [][]observe.RequestSample{e.Slowest, e.Failed} {
+		for i := range list {
+			if to, err := netip.ParseAddrPort(list[i].Destination); err == nil {
+				times[to]++
+			}
+		}
+	}
+	all := slices.Collect(maps.Keys(times))
+	slices.SortFunc(all, func(a, b netip.AddrPort) int { return cmp.Or(times[b]-times[a], a.Compare(b)) })
+	return all
+}
+
 // destinations are the ends that the calls of l reach, wherever something is
 // served there: loopback is the namespace's own, and any other address may be
-// that of several namespaces.
-func (l *ledger) destinations(o owners) []end {
-	if l.address.IsLoopback() {
-		return []end{{l.NetNS, l.Port, l.Addr}, {l.NetNS, l.Port, unspecified}}
-	}
-	ends := []end{{everywhere, l.Port, l.Addr}}
-	for _, inode := range o.of(l.address) {
-		ends = append(ends, end{inode, l.Port, wholeNS})
+// that of several namespaces. Where an address leads to others, these come first.
+func (l *ledger) destinations(o owners) (ends []end) {
+	for _, to := range append(translated(l.Endpoint), netip.AddrPortFrom(l.address, uint16(l.Port))) {
+		name, port := to.Addr().String(), int(to.Port())
+		if to.Addr() == l.address {
+			name = l.Addr
+		}
+		if to.Addr().IsLoopback() {
+			ends = append(ends, end{l.NetNS, port, name}, end{l.NetNS, port, unspecified})
+			continue
+		}
+		ends = append(ends, end{everywhere, port, name})
+		for _, inode := range o.of(to.Addr()) {
+			ends = append(ends, end{inode, port, wholeNS})
+		}
 	}
 	return ends
 }
@@ -66,14 +93,15 @@ func (e servedEnds) add(l *ledger) {
 // first is the served endpoint that the calls of l reach, of several the first in
 // the order of the ledgers; nil when there is none.
 func (e servedEnds) first(l *ledger, o owners) (first *ledger) {
-	for _, at := range l.destinations(o) {
+	ends := l.destinations(o)
+	for _, at := range ends {
 		for _, s := range e[at] {
-			if s.Addr == l.Addr {
+			if at.netns == everywhere || s.Addr == at.addr {
 				return s // another one may have the port at another address of the namespace
 			}
 		}
 	}
-	for _, at := range l.destinations(o) {
+	for _, at := range ends {
 		if list := e[at]; len(list) > 0 && (first == nil || list[0].order < first.order) {
 			first = list[0]
 		}
@@ -106,7 +134,11 @@ func (r *reachable) byCalls(e *observe.Endpoint, o owners) []*Service {
 	if e.Side != observe.Called.String() || e.Requests == 0 {
 		return nil
 	}
-	return r.by(&observe.Connect{NetNS: e.NetNS, Addr: e.Addr, Port: e.Port}, o)
+	there := r.by(&observe.Connect{NetNS: e.NetNS, Addr: e.Addr, Port: e.Port}, o)
+	for _, to := range translated(e) {
+		there = append(there, r.by(&observe.Connect{NetNS: e.NetNS, Addr: to.Addr().String(), Port: int(to.Port())}, o)...)
+	}
+	return there
 }
 
 // by lists the services that a connect() goes to: the port is the service's,

@@ -1,8 +1,11 @@
 package cause
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/shell"
@@ -215,6 +218,9 @@ func (v *View) dependencyFinding(l *ledger) *Finding {
 		{Fact: "of the slowest calls", Value: l.whereTimeGoes(), Source: recorded},
 		{Fact: "slowest requests of the service", Value: service.whereTimeGoes(), Source: recorded},
 	}
+	if answered := answeredBy(l.Slowest); answered != "" {
+		f.Evidence = append(f.Evidence, Evidence{Fact: "the slowest calls went to", Value: answered, Source: "connection tracking"})
+	}
 	if l.Errors > 0 {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "calls answered with an error", Value: l.Errors, Limit: l.Requests, Unit: "calls", Source: recorded})
 	}
@@ -233,6 +239,25 @@ func (v *View) dependencyFinding(l *ledger) *Finding {
 		}
 	}
 	return f
+}
+
+// answeredBy says who answered calls whose address leads to several, the most frequent
+// first; empty where it leads to nobody else, as far as is known.
+func answeredBy(calls []observe.RequestSample) string {
+	times := map[string]int{}
+	for i := range calls {
+		switch c := &calls[i]; {
+		case c.Workload != nil:
+			times[c.Workload.String()]++
+		case c.Destination != "":
+			times[c.Destination]++
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(times), func(a, b string) int { return cmp.Or(times[b]-times[a], cmp.Compare(a, b)) })
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s (%d of %d)", name, times[name], len(calls))
+	}
+	return strings.Join(names[:min(len(names), mostPodsShown)], ", ")
 }
 
 // atTheOtherEnd says what a dependency on this host does, or waits for, in most

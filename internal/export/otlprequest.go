@@ -65,6 +65,9 @@ func workloadAttributes(prefix string, w *observe.Workload) []*commonpb.KeyValue
 	list := attributes(
 		prefix+"k8s.namespace.name", bounded(w.Namespace, maxK8s), prefix+"k8s.pod.name", bounded(w.Pod, maxK8s), prefix+"k8s.container.name", bounded(w.Container, maxK8s),
 		prefix+"k8s.node.name", bounded(w.Node, maxK8s), prefix+"cloud.availability_zone", bounded(w.Zone, maxK8s))
+	if w.Service != "" {
+		list = append(list, attributes(prefix+"k8s.service.name", bounded(w.Service, maxK8s))...)
+	}
 	if kind, ok := k8sKinds[w.Kind]; ok {
 		list = append(list, attributes(prefix+"k8s."+kind+".name", bounded(w.Name, maxK8s))...)
 	}

@@ -16,6 +16,8 @@ type Workload struct {
 	Name string `json:"name,omitempty"`
 	Node string `json:"node,omitempty"`
 	Zone string `json:"zone,omitempty"` // topology.kubernetes.io/zone of the node
+	// Service is the one whose address was called, where Pod is behind it.
+	Service string `json:"service,omitempty"`
 }
 
 // String is what kubectl calls it: the namespace and the pod, or what it is instead of

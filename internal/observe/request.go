@@ -274,9 +274,14 @@ type PeerStats struct {
 
 // RequestSample is a request kept as an example.
 type RequestSample struct {
-	StartNS  int64            `json:"start_ns"`
-	Local    string           `json:"local"`
-	Peer     string           `json:"peer"`
+	StartNS int64  `json:"start_ns"`
+	Local   string `json:"local"`
+	Peer    string `json:"peer"`
+	// Destination is where Peer was translated to (DNAT), of a call; empty where it was not, or
+	// nobody knows.
+	Destination string `json:"destination,omitempty"`
+	// Workload is who had that, or Peer; nil where that is not known.
+	Workload *Workload        `json:"workload,omitempty"`
 	PID      int              `json:"pid,omitempty"`
 	Seq      uint32           `json:"seq"`
 	TotalNS  int64            `json:"total_ns"`

@@ -172,7 +172,7 @@ func appendJSONWorkload(dst []byte, key string, w *observe.Workload) []byte {
 	dst = append(dst, key...)
 	first := true
 	for _, f := range [...]struct{ key, value string }{
-		{`"namespace":`, w.Namespace}, {`"pod":`, w.Pod}, {`"container":`, w.Container}, {`"kind":`, w.Kind}, {`"name":`, w.Name}, {`"node":`, w.Node}, {`"zone":`, w.Zone},
+		{`"namespace":`, w.Namespace}, {`"pod":`, w.Pod}, {`"container":`, w.Container}, {`"kind":`, w.Kind}, {`"name":`, w.Name}, {`"node":`, w.Node}, {`"zone":`, w.Zone}, {`"service":`, w.Service},
 	} {
 		if f.value == "" {
 			continue

@@ -60,7 +60,7 @@ var Requests = func() []Field {
 		micros("rtt_us", &o.RTTNS), micros("min_rtt_us", &o.MinRTTNS), number("mss_bytes", &o.MSS), micros("first_byte_us", &o.FirstByte),
 	}
 	list = append(list, workload("", &o.Process.Workload)...)
-	list = append(list, workload("peer_", &o.PeerWorkload)...)
+	list = append(append(list, workload("peer_", &o.PeerWorkload)...), text("peer_k8s_service", &o.PeerWorkload.Service))
 	for p := range observe.NumParts {
 		list = append(list, micros(LedgerColumn(p), &o.Ledger[p]))
 	}

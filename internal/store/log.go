@@ -143,6 +143,9 @@ func (b *batch) number(p *observe.Identity) uint32 {
 		for _, f := range schema.WorkloadFields(&w) {
 			e.text(*f.Value)
 		}
+		if w.Service != "" {
+			e.text(w.Service)
+		}
 	}
 	b.scratch = e.b
 	b.append(entryProcess, b.scratch)
@@ -279,6 +282,9 @@ func decodeProcess(entry []byte) (observe.Identity, bool) {
 	if len(d.b) > 0 {
 		for _, f := range schema.WorkloadFields(&p.Workload) {
 			*f.Value = d.text()
+		}
+		if len(d.b) > 0 {
+			p.Workload.Service = d.text()
 		}
 	}
 	return p, d.ended()

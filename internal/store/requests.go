@@ -49,6 +49,7 @@ type requestRow struct {
 	FirstByteUS   int64  `parquet:"first_byte_us,delta"`
 	workloadColumns
 	peerColumns
+	PeerService string `parquet:"peer_k8s_service,dict"`
 	ledgerColumns
 	Followed bool `parquet:"followed"`
 	splitColumns

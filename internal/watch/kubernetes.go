@@ -102,7 +102,7 @@ func (k *kubernetes) end(s *session) {
 			in[o.PID] = id
 		}
 	}
-	who := func(pid int, addr string) *observe.Workload {
+	who := func(pid int, addr string, at int64) *observe.Workload {
 		a, err := netip.ParseAddr(addr)
 		if err != nil {
 			return nil
@@ -116,10 +116,26 @@ func (k *kubernetes) end(s *session) {
 	for i := range s.out.Endpoints {
 		e := &s.out.Endpoints[i]
 		if e.Side == observe.Called.String() {
-			e.Workload = who(e.PID, e.Addr)
+			e.Workload = who(e.PID, e.Addr, at)
+			for _, list := range [][]observe.RequestSample{e.Slowest, e.Failed} {
+				for j := range list {
+					led(&list[j], e.Workload, who)
+				}
+			}
 		}
 		for j := range e.Peers {
-			e.Peers[j].Workload = who(e.PID, e.Peers[j].Addr)
+			e.Peers[j].Workload = who(e.PID, e.Peers[j].Addr, at)
 		}
+	}
+}
+
+// led says who had the address that a call was led to instead of that of asked.
+func led(r *observe.RequestSample, asked *observe.Workload, who func(pid int, addr string, at int64) *observe.Workload) {
+	to, err := netip.ParseAddrPort(r.Destination)
+	if err != nil {
+		return
+	}
+	if r.Workload = who(r.PID, to.Addr().String(), r.StartNS+r.TotalNS); r.Workload != nil && asked != nil && asked.Pod == "" {
+		r.Workload.Service = asked.Name
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/connect"
+	"github.com/slowray/slowray/internal/sense/nat"
 	"github.com/slowray/slowray/internal/sense/request"
 )
 
@@ -19,12 +20,13 @@ const sharedEndpoints = 1024
 type requests struct {
 	databases *databases
 
-	stream *request.Stream
-	begun  atomic.Pointer[request.Stream] // the same, for others than the session
-	own    bool                           // the stream is this window's
-	sub    *request.Subscription
-	table  *request.Table // the stream's alone until the subscription has ended
-	slow   *slowRequests
+	stream     *request.Stream
+	begun      atomic.Pointer[request.Stream] // the same, for others than the session
+	own        bool                           // the stream is this window's
+	sub        *request.Subscription
+	table      *request.Table // the stream's alone until the subscription has ended
+	slow       *slowRequests
+	translated *nat.Table
 }
 
 // begin begins to record, or joins a recording.
@@ -41,6 +43,8 @@ func (q *requests) begin(s *session) error {
 	names := s.fs.Names()
 	names.Gone = q.stream.Caller
 	q.table.Master = names.Master
+	q.translated = nat.New(s.fs)
+	q.table.Destination = q.translated.Destination
 	if !q.own {
 		q.table.Limit(sharedEndpoints)
 	}
@@ -109,6 +113,7 @@ func (q *requests) handshakes() *connect.Handshakes {
 
 func (q *requests) close(*session) {
 	_ = q.sub.End()
+	q.translated.Close()
 	if q.own {
 		q.stream.Close()
 	}

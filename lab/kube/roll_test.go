@@ -63,6 +63,17 @@ func TestRoll(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	called := n.Command(ctx, slowray, "requests", "--side", "called", "--port", "80", "--format", "json", "--budget", "0", "--node-name", nodeName, "--kubeconfig", n.Kubeconfig())
+	called.Stderr = os.Stderr
+	calls, err := called.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := called.Start(); err != nil {
+		t.Fatal(err)
+	}
+	made := make(chan []reported, 1)
+	go func() { made <- readRequests(t, calls) }()
 	rolling, stop := context.WithCancel(ctx)
 	rolls := make(chan int)
 	go func() { rolls <- roll(rolling, t, c) }()
@@ -71,6 +82,13 @@ func TestRoll(t *testing.T) {
 	times := <-rolls
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("slowray requests: %v", err)
+	}
+	if err := called.Process.Signal(os.Interrupt); err != nil {
+		t.Error(err)
+	}
+	fromClients := <-made
+	if err := called.Wait(); err != nil {
+		t.Errorf("slowray requests --side called: %v", err)
 	}
 	// The servers write the last lines when they end.
 	end := []byte("spec: {replicas: 0}")
@@ -82,6 +100,7 @@ func TestRoll(t *testing.T) {
 	}
 	truth := readTruth(t, filepath.Join(n.Dir, "lib/up/truth"))
 	compare(t, seen, truth)
+	compareCalls(t, fromClients, truth)
 	t.Logf("%d roll-outs", times)
 	if times < 3 {
 		t.Errorf("%d roll-outs while requests ran: that tests too little", times)
@@ -224,6 +243,39 @@ func compare(t *testing.T, seen []reported, truth map[connection][]served) {
 	}
 	if reused == 0 {
 		t.Error("no address was used again: that tests too little")
+	}
+}
+
+// compareCalls fails where slowray names a pod behind the service that did not answer. Only
+// some hundred calls a second are looked up.
+func compareCalls(t *testing.T, seen []reported, truth map[connection][]served) {
+	t.Helper()
+	byClient := map[netip.AddrPort][]served{}
+	for at, list := range truth {
+		byClient[at.peer] = append(byClient[at.peer], list...)
+	}
+	var compared, wrong, unknown int
+	for _, r := range seen {
+		s, ok := during(byClient[netip.AddrPortFrom(r.Addr, r.Port)], r)
+		if !ok {
+			continue
+		}
+		compared++
+		switch {
+		case r.Peer.Pod == "" && (r.Peer == observe.Workload{} || r.Peer.Kind == "Service" && r.Peer.Name == "web"):
+			unknown++
+		case r.Peer.Pod != s.by || r.Peer.Name != "web" || r.Peer.Kind != "Deployment" || r.Peer.Service != "web":
+			if wrong++; wrong < 10 {
+				t.Errorf("%s: %s was answered by %s, and slowray says %+v", r.Start, s.of, s.by, r.Peer)
+			}
+		}
+	}
+	t.Logf("%d calls of the service compared, %d led to the wrong pod, %d to one that is not known", compared, wrong, unknown)
+	if wrong > 0 {
+		t.Errorf("%d of %d calls led to the wrong pod", wrong, compared)
+	}
+	if compared-unknown < 1000 {
+		t.Errorf("of %d calls only %d were led to a pod: that tests too little", compared, compared-unknown)
 	}
 }
 

@@ -119,10 +119,11 @@ var endpointDefs = []columnDef{
 }
 
 // workloadDefs are who both ends of an endpoint are in Kubernetes. The rows that seconds
-// are added up in have them by their service.
+// are added up in have them by their service. Which pod is behind a service's address single
+// requests tell.
 var workloadDefs = func() (list []columnDef) {
 	for i := range requestFields {
-		if f := &requestFields[i]; strings.Contains(f.Name, "k8s_") {
+		if f := &requestFields[i]; strings.Contains(f.Name, "k8s_") && f.Name != "peer_k8s_service" {
 			list = append(list, defOf(f))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
+	"github.com/slowray/slowray/internal/sense/nat"
 	"github.com/slowray/slowray/internal/sense/workload"
 )
 
@@ -205,6 +206,23 @@ func (k *Kube) PeerOf(p *observe.Identity, addr netip.Addr, at int64) observe.Wo
 		return observe.Workload{}
 	}
 	return k.Peer(addr, at)
+}
+
+// PeerOfRequest is PeerOf, of a request that has just ended. Where it went to the address
+// of a service, the peer is who has the address that the node led it to.
+func (k *Kube) PeerOfRequest(p *observe.Identity, r *observe.Request, t *nat.Table) observe.Workload {
+	at := r.StartNS + r.TotalNS()
+	w := k.PeerOf(p, r.Peer.Addr(), at)
+	if w.Kind != kindService {
+		return w
+	}
+	if to := t.Destination(r); to.IsValid() {
+		if pod := k.Peer(to.Addr(), at); pod.Pod != "" {
+			pod.Service = w.Name
+			return pod
+		}
+	}
+	return w
 }
 
 // findPatience is how long is waited for the sources to have answered once.

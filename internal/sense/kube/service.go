@@ -41,6 +41,8 @@ const (
 )
 
 const (
+	kindService = "Service" // of a Workload whose address is a service's
+
 	maxPorts     = 64
 	maxEndpoints = 1000 // of a slice, as the API has it
 )
@@ -93,7 +95,7 @@ func (s *state) claimService(o *service, now time.Time, gone bool) {
 		from = now
 	}
 	c := &workload.Claim{Source: workload.Services, UID: o.uid, From: from.UnixNano(),
-		Who: observe.Workload{Namespace: o.namespace, Kind: "Service", Name: o.name}}
+		Who: observe.Workload{Namespace: o.namespace, Kind: kindService, Name: o.name}}
 	if gone {
 		c.To = until(from, now)
 	}

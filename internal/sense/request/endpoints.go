@@ -115,7 +115,7 @@ func (t *Table) withOpen() []*endpointSum {
 		}
 		e := change(k)
 		e.flags[unfinished] += uint64(max(r.req.Requests, 1)) << min(r.req.Share, 31)
-		e.slowest.add(r.req.TotalNS(), &r.req)
+		e.slowest.add(r.req.TotalNS(), &r.req, t.Destination)
 		e.addPID(int32(r.req.PID))
 	}
 	// What nobody had read yet belongs to the only program that reads there.

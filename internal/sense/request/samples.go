@@ -2,6 +2,7 @@ package request
 
 import (
 	"cmp"
+	"net/netip"
 
 	"github.com/slowray/slowray/internal/observe"
 )
@@ -16,7 +17,11 @@ type sample struct {
 	rank  int64 // what the kind of samples is about: the higher, the rather kept
 	req   observe.Request
 	label []byte // the slot's own memory: the record's label is gone after Add
+	to    netip.AddrPort
 }
+
+// destination is Table.Destination.
+type destination func(*observe.Request) netip.AddrPort
 
 // samples keeps the requests of the highest rank: a heap with the lowest on
 // top. Ties are broken by when and where, so the order of adding is no matter.
@@ -26,14 +31,14 @@ type samples struct {
 }
 
 // add keeps r if it is among the highest.
-func (s *samples) add(rank int64, r *observe.Request) {
+func (s *samples) add(rank int64, r *observe.Request, to destination) {
 	if len(s.heap) < maxSamples {
 		if s.slots == nil {
 			s.slots, s.heap = make([]sample, maxSamples), make([]uint8, 0, maxSamples)
 		}
 		i := len(s.heap)
 		s.heap = append(s.heap, uint8(i))
-		s.slots[i].keep(rank, r)
+		s.slots[i].keep(rank, r, to)
 		for i > 0 && s.less(i, (i-1)/2) {
 			s.heap[i], s.heap[(i-1)/2] = s.heap[(i-1)/2], s.heap[i]
 			i = (i - 1) / 2
@@ -44,7 +49,7 @@ func (s *samples) add(rank int64, r *observe.Request) {
 	if rank < top.rank || compareSamples(rank, r, top.rank, &top.req) <= 0 {
 		return
 	}
-	top.keep(rank, r)
+	top.keep(rank, r, to)
 	for i := 0; ; {
 		child := 2*i + 1
 		if child >= len(s.heap) {
@@ -61,8 +66,11 @@ func (s *samples) add(rank int64, r *observe.Request) {
 	}
 }
 
-func (s *sample) keep(rank int64, r *observe.Request) {
-	s.rank, s.req = rank, *r
+func (s *sample) keep(rank int64, r *observe.Request, to destination) {
+	s.rank, s.req, s.to = rank, *r, netip.AddrPort{}
+	if to != nil {
+		s.to = to(r)
+	}
 	s.label = append(s.label[:0], r.Label[:min(len(r.Label), maxLabel)]...)
 	s.req.Label = ""
 }
@@ -88,7 +96,7 @@ func (s *samples) merge(other *samples) {
 		o := &other.slots[i]
 		r := o.req
 		r.Label = string(o.label)
-		s.add(o.rank, &r)
+		s.add(o.rank, &r, func(*observe.Request) netip.AddrPort { return o.to })
 	}
 }
 
@@ -123,6 +131,9 @@ func (s *sample) export() observe.RequestSample {
 		TotalNS: r.TotalNS(), Parts: map[string]int64{},
 		BytesIn: r.BytesIn, BytesOut: r.BytesOut, Retrans: r.Retrans, RTTNS: r.RTTNS, MinRTTNS: r.MinRTTNS,
 		Status: r.Status.String(), HTTP: r.HTTP, Flags: r.Flags.Names(), Label: string(s.label),
+	}
+	if s.to.IsValid() {
+		x.Destination = s.to.String()
 	}
 	if r.Unacked > 0 {
 		x.Unacked, x.MSS = r.Unacked, r.MSS

@@ -50,11 +50,11 @@ type endpointSum struct {
 	sampled  *sampled // nil while every connection is followed
 }
 
-func (e *endpointSum) add(r *observe.Request, start int64) {
+func (e *endpointSum) add(r *observe.Request, start int64, to destination) {
 	if r.Flags&observe.FlagAmended != 0 {
 		// It is counted already, as it looked before its answer went on.
 		e.flags[bits.TrailingZeros32(uint32(observe.FlagAmended))]++
-		e.slowest.add(r.Ledger.Total(), r)
+		e.slowest.add(r.Ledger.Total(), r, to)
 		return
 	}
 	weight := uint64(max(r.Weight, 1))
@@ -124,9 +124,9 @@ func (e *endpointSum) add(r *observe.Request, start int64) {
 	if r.StartNS >= start {
 		e.arrive(int((r.StartNS-start)/arrivalSlotNS), n, total)
 	}
-	e.slowest.add(total, r)
+	e.slowest.add(total, r, to)
 	if Failed(r) {
-		e.failed.add(r.StartNS+total, r)
+		e.failed.add(r.StartNS+total, r, to)
 	}
 	e.peers.of(r.Peer.Addr().Unmap()).add(n, total*int64(weight), uint64(r.Retrans)*weight, r.MinRTTNS)
 }

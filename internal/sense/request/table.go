@@ -32,6 +32,9 @@ type Table struct {
 	// is asked once per process and endpoint. Without it every pid is its own
 	// master and has no name.
 	Master func(pid int) (master int, comm string)
+	// Destination, if set, says where the calls of a connection really go; invalid where they
+	// go to the address that was asked for. It is asked of requests that are kept as samples.
+	Destination func(*observe.Request) netip.AddrPort
 
 	start   int64 // wall clock, ns
 	limit   int
@@ -86,7 +89,7 @@ func (t *Table) Add(r *observe.Request) {
 	if t.open.any() {
 		t.open.end(r)
 	}
-	sum.add(r, t.start)
+	sum.add(r, t.start, t.Destination)
 }
 
 // meet finds the endpoint of a process that was not seen there yet.
