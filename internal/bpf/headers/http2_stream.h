@@ -65,6 +65,7 @@ struct multiplexed {
 	__u32 pid, tid;
 	__u32 netns;
 	__u32 rtt_us;
+	__u32 accept_us, tls_us; /* the handshake of TLS and the wait before it, as in struct conn; 0 = not known */
 	__u32 hash; /* of the socket, see turn_of() */
 	__u32 epoch; /* of clear.h */
 	__u64 arrived, latest; /* bytes that nobody has read yet: the first, the last; 0 = none */
@@ -221,6 +222,8 @@ static __always_inline void describe(struct multiplexed *m, struct conn *c, stru
 	}
 	m->arrived = m->reading = 0;
 	m->rtt_us = min_rtt_of(tp) / NSEC_PER_USEC;
+	m->tls_us = c->tls == TLS_READY && !(c->tls_is & TLS_UNTIL) ? c->tls_ns / NSEC_PER_USEC : 0;
+	m->accept_us = m->tls_us && c->side == SERVED && c->accept_us ? c->accept_us - 1 : 0;
 	c->proto = PROTO_HTTP2;
 	__sync_fetch_and_add(&told_apart, 1);
 }
@@ -278,7 +281,7 @@ static __always_inline void count_stream(const struct multiplexed *m, const __u6
  */
 __noinline int end_stream(struct multiplexed *m, struct stream *s, __u32 flags, __u64 now)
 {
-	__u64 parts[PARTS] = {}, total, number, asked, read, answer, rtt;
+	__u64 parts[PARTS] = {}, total, number, asked, read, answer, rtt, before = 0;
 	__u8 status = STATUS_UNKNOWN;
 	struct record *rec;
 	struct ring *r;
@@ -305,6 +308,12 @@ __noinline int end_stream(struct multiplexed *m, struct stream *s, __u32 flags, 
 		parts[SERVER] -= parts[NETWORK];
 	}
 	parts[UNACCOUNTED] = span(answer, now);
+	if (s->id == 1) { /* the connection's first (RFC 9113, 5.1.1) */
+		parts[ACCEPT_WAIT] = m->accept_us * NSEC_PER_USEC;
+		parts[TLS] = m->tls_us * NSEC_PER_USEC;
+		before = parts[ACCEPT_WAIT] + parts[TLS];
+		total += before;
+	}
 	if (m->side == SERVED && !(flags & (UNFINISHED | UNANSWERED))) {
 		parts[NETWORK] = rtt; /* until it is there, at the least */
 		total += rtt;
@@ -335,7 +344,7 @@ __noinline int end_stream(struct multiplexed *m, struct stream *s, __u32 flags, 
 	rec->family = m->family;
 	rec->status = status;
 	rec->flags = flags | MULTIPLEXED | (sample_mask && weight == 1U << share ? SLOW : 0);
-	rec->start = s->first;
+	rec->start = s->first - before;
 	__builtin_memcpy(rec->parts, parts, sizeof(parts));
 	rec->bytes_in = m->side == SERVED ? s->bytes_asked : s->bytes_answered;
 	rec->bytes_out = m->side == SERVED ? s->bytes_answered : s->bytes_asked;
@@ -356,7 +365,7 @@ __noinline int end_stream(struct multiplexed *m, struct stream *s, __u32 flags, 
 	rec->headers = m->headers;
 	rec->has_work = 0;
 	rec->share = share;
-	rec->first_byte = s->answer ? span(s->first, answer) : 0;
+	rec->first_byte = s->answer ? before + span(s->first, answer) : 0;
 	rec->lport = m->lport;
 	rec->pport = m->peer;
 	__builtin_memcpy(rec->laddr, m->laddr, 16);

@@ -112,7 +112,7 @@ func (tr *trial) agree(s *tlsServer, began int64, want int, limit time.Duration,
 			tr.errorf("no record of %+v", x)
 			continue
 		}
-		read := r.StartNS - ahead + r.Ledger[observe.Upload] + r.Ledger[observe.RecvWait]
+		read := r.StartNS - ahead + r.Ledger[observe.AcceptWait] + r.Ledger[observe.TLS] + r.Ledger[observe.Upload] + r.Ledger[observe.RecvWait]
 		if each != nil {
 			each(x, read)
 		}
