@@ -229,7 +229,7 @@ func TestEphemeral(t *testing.T) {
 			return test.log, "", test.status, false
 		}
 		c := serve(t, a)
-		run, err := c.Ephemeral("registry.example.org/slowray:1")
+		run, err := c.Ephemeral("registry.example.org/slowray:1", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,9 +251,12 @@ func TestEphemeral(t *testing.T) {
 }
 
 func TestAgentSpec(t *testing.T) {
-	s, err := agentSpec("x:1")
-	if err != nil {
-		t.Fatal(err)
+	s, err := agentSpec("x:1", "slowray")
+	if err != nil || s.ServiceAccountName != "slowray" || !*s.AutomountServiceAccountToken {
+		t.Fatalf("with a service account: %+v: %v", s, err)
+	}
+	if s, err = agentSpec("x:1", ""); err != nil || s.ServiceAccountName != "" {
+		t.Fatalf("%+v: %v", s, err)
 	}
 	c := s.Containers[0]
 	if !s.HostPID || s.HostNetwork || c.Image != "x:1" || *c.SecurityContext.Privileged || len(c.SecurityContext.Capabilities.Add) < 5 ||
