@@ -287,13 +287,16 @@ func lookAtRelease(t *testing.T, version string) {
 		t.Fatal(err)
 	}
 	files, err := os.ReadDir(released)
-	if err != nil || len(files) != 2*(3+2)+1+2+3+1 || // packages and SBOMs, image, chart and manifests, plugins, sums
+	if err != nil || len(files) != 2*(3+2)+1+2+2*3+1 || // packages and SBOMs, image, chart and manifests, plugins and SBOMs, sums
 		bytes.Count(sums, []byte("\n")) != len(files)-1 {
 		t.Errorf("%d files, with these checksums: %v\n%s", len(files), err, sums)
 	}
-	for arch := range architectures {
-		for program, module := range map[string]string{"slowray": "github.com/cilium/ebpf", "slowray-lab": "golang.org/x/sys"} {
-			name := fmt.Sprintf("%s-%s-linux-%s.cdx.json", program, version, arch)
+	for program, module := range map[string]string{"slowray": "github.com/cilium/ebpf", "slowray-lab": "golang.org/x/sys", "kubectl-slowray": "k8s.io/client-go"} {
+		for _, system := range []string{"linux-amd64", "linux-arm64", "darwin-arm64"} {
+			if program != "kubectl-slowray" && !strings.HasPrefix(system, "linux") {
+				continue
+			}
+			name := fmt.Sprintf("%s-%s-%s.cdx.json", program, version, system)
 			text, err := os.ReadFile(filepath.Join(released, name))
 			var bom struct {
 				BOMFormat string

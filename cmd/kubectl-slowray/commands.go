@@ -41,9 +41,6 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) (int, error) {
 	}
 	fmt.Fprintf(s.err, "slowray: watching %s for %s\n", which, c.For)
 	args := []string{"why", "--for=" + c.For.String()}
-	if c.JSON {
-		args = append(args, "--json")
-	}
 	if c.All {
 		args = append(args, "-v")
 	}

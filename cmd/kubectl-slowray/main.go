@@ -51,13 +51,17 @@ func (a *access) spots(ctx context.Context, target string) (*onnodes.Cluster, []
 
 // ephemeral are the flags for nodes without the DaemonSet.
 type ephemeral struct {
-	Ephemeral bool   `help:"Run slowray in pods that are made on the nodes and deleted again, in place of the DaemonSet's."`
-	Image     string `placeholder:"I" help:"With --ephemeral: the image (localhost/slowray of this version)."`
+	Ephemeral      bool   `help:"Run slowray in pods that are made on the nodes and deleted again, in place of the DaemonSet's."`
+	Image          string `placeholder:"I" help:"With --ephemeral: the image (localhost/slowray of this version)."`
+	ServiceAccount string `placeholder:"NAME" help:"With --ephemeral: the service account of the pods' namespace whose rights they have at the API server (none)."`
 }
 
 func (e *ephemeral) Validate() error {
-	if e.Image != "" && !e.Ephemeral {
+	switch {
+	case e.Image != "" && !e.Ephemeral:
 		return fmt.Errorf("--image goes with --ephemeral")
+	case e.ServiceAccount != "" && !e.Ephemeral:
+		return fmt.Errorf("--service-account goes with --ephemeral")
 	}
 	return nil
 }
@@ -70,7 +74,7 @@ func (e *ephemeral) runner(ctx context.Context, c *onnodes.Cluster, spots []onno
 	if image == "" {
 		image = onnodes.ImageOf(built)
 	}
-	return c.Ephemeral(image)
+	return c.Ephemeral(image, e.ServiceAccount)
 }
 
 func main() {

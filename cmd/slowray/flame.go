@@ -23,17 +23,18 @@ import (
 )
 
 type flameCmd struct {
-	PID     *int           `name:"pid" placeholder:"N" help:"Only this process, its master and their workers, and all that they start."`
-	OffCPU  bool           `name:"off-cpu" help:"Where threads wait, instead of where they use the CPU."`
-	For     *time.Duration `placeholder:"D" help:"How long to record (10s). With --at: so much of the history."`
-	Out     []string       `short:"o" name:"out" placeholder:"FILE" sep:"none" help:"Write a file, by its ending: .html, .svg, .folded, .pb.gz (pprof); may be repeated. Without it a summary is printed."`
-	Hz      int            `default:"99" placeholder:"N" help:"Samples a second on each CPU (${default})."`
-	Min     time.Duration  `default:"1ms" placeholder:"D" help:"With --off-cpu: leave out shorter waits (${default})."`
-	Slow    *time.Duration `placeholder:"D" help:"Only the time in which a thread was at work on a request that took at least this long."`
-	Diff    string         `placeholder:"FILE" help:"Compare with an earlier recording, a .pb.gz that slowray flame wrote; with --slow, normal compares with the other requests."`
-	Threads bool           `help:"Keep the threads of a process apart."`
-	OTLP    string         `name:"experimental-otlp-profiles" placeholder:"URL" help:"Send the stacks to an OpenTelemetry collector: http(s)://host:4318 or grpc(s)://host:4317. Its profiles are in development: a collector of another version may refuse them. $$OTEL_EXPORTER_OTLP_HEADERS is sent along."`
-	atFlags `embed:""`
+	PID       *int           `name:"pid" placeholder:"N" help:"Only this process, its master and their workers, and all that they start."`
+	OffCPU    bool           `name:"off-cpu" help:"Where threads wait, instead of where they use the CPU."`
+	For       *time.Duration `placeholder:"D" help:"How long to record (10s). With --at: so much of the history."`
+	Out       []string       `short:"o" name:"out" placeholder:"FILE" sep:"none" help:"Write a file, by its ending: .html, .svg, .folded, .pb.gz (pprof); may be repeated. Without it a summary is printed."`
+	Hz        int            `default:"99" placeholder:"N" help:"Samples a second on each CPU (${default})."`
+	Min       time.Duration  `default:"1ms" placeholder:"D" help:"With --off-cpu: leave out shorter waits (${default})."`
+	Slow      *time.Duration `placeholder:"D" help:"Only the time in which a thread was at work on a request that took at least this long."`
+	Diff      string         `placeholder:"FILE" help:"Compare with an earlier recording, a .pb.gz that slowray flame wrote; with --slow, normal compares with the other requests."`
+	Threads   bool           `help:"Keep the threads of a process apart."`
+	OTLP      string         `name:"experimental-otlp-profiles" placeholder:"URL" help:"Send the stacks to an OpenTelemetry collector: http(s)://host:4318 or grpc(s)://host:4317. Its profiles are in development: a collector of another version may refuse them. $$OTEL_EXPORTER_OTLP_HEADERS is sent along."`
+	kubeFlags `embed:""`
+	atFlags   `embed:""`
 }
 
 // Help is printed by --help, above the flags.
@@ -144,6 +145,12 @@ func (c *flameCmd) Run(ctx context.Context, s *streams) error {
 			return fmt.Errorf("flame: --diff %s: was recorded %s", c.Diff, map[bool]string{true: "on the CPU: leave --off-cpu out", false: "with --off-cpu"}[c.OffCPU])
 		}
 	}
+	names := host.Default().Names()
+	if c.OTLP != "" && c.At == nil { // a pid of the history is another process now
+		pods := c.start(ctx)
+		defer pods.Close()
+		names = namesWithContainers(pods)
+	}
 	record := func() (*observe.Stacks, error) { return c.record(ctx, s) }
 	if c.At != nil {
 		record = func() (*observe.Stacks, error) { return c.fromHistory(s) }
@@ -156,7 +163,7 @@ func (c *flameCmd) Run(ctx context.Context, s *streams) error {
 	if c.Threads {
 		opt.Roots = flame.RootThread
 	}
-	if err := c.send(ctx, s, after); err != nil {
+	if err := c.send(ctx, s, after, names); err != nil {
 		return fmt.Errorf("flame: %w", err)
 	}
 	if c.Diff == diffNormal {
@@ -173,7 +180,7 @@ func (c *flameCmd) Run(ctx context.Context, s *streams) error {
 }
 
 // send sends what was recorded to a collector, where that was asked for.
-func (c *flameCmd) send(ctx context.Context, s *streams, stacks *observe.Stacks) error {
+func (c *flameCmd) send(ctx context.Context, s *streams, stacks *observe.Stacks, names *host.Names) error {
 	if c.OTLP == "" {
 		return nil
 	}
@@ -182,12 +189,11 @@ func (c *flameCmd) send(ctx context.Context, s *streams, stacks *observe.Stacks)
 	}
 	name, _ := os.Hostname()
 	who := map[int]observe.Identity{}
-	if c.At == nil { // a pid of the history is another process now
-		names := host.Default().Names()
+	if c.At == nil {
 		for i := range stacks.Samples {
 			pid := stacks.Samples[i].PID
 			if id, ok := names.Of(pid, stacks.StartNS+stacks.WindowNS); ok && who[pid].Comm == "" {
-				who[pid] = observe.Identity{Comm: id.Comm, Container: id.Container, Unit: id.Unit}
+				who[pid] = id.Identity
 			}
 		}
 	}

@@ -153,7 +153,7 @@ func (c *recordCmd) record(ctx context.Context, told *recordLog, page *servedPag
 	told.targets, page.targets = sent.status, sent.status
 	var rec *record.Recorder
 	name, _ := os.Hostname()
-	page.exporter = export.New(export.Options{Version: version(), Conventions: c.OTLPConventions, Host: name, Status: func() record.Status { return rec.Status() }, Targets: sent.status})
+	page.exporter = export.New(export.Options{Version: version(), Conventions: c.OTLPConventions, Host: name, Node: c.NodeName, Status: func() record.Status { return rec.Status() }, Targets: sent.status})
 	sinks := []record.Sink{told, page.exporter}
 	if sent.shipper != nil {
 		sinks = append(sinks, &sent.runs)

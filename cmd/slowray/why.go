@@ -233,15 +233,17 @@ func judge(ctx context.Context, o *observe.Observation, as *form, s *streams) er
 type form struct {
 	All          bool `short:"v" help:"Print everything: all evidence, every endpoint, and why each cause is ruled out."`
 	JSON         bool `name:"json" help:"Print the report as JSON."`
+	JSONAndText  bool `name:"json-and-text" hidden:"" help:"Print the report as JSON, and then as text: kubectl slowray ranks nodes by the one and shows the other."`
 	languageFlag `embed:""`
 }
 
 // printReport prints a report; its error is the exit status.
 func printReport(r *diagnose.Report, as *form, s *streams) error {
 	var err error
-	if as.JSON {
+	if as.JSON || as.JSONAndText {
 		err = report.JSON(s.out, r)
-	} else {
+	}
+	if err == nil && (!as.JSON || as.JSONAndText) {
 		style := terminalStyle(s.out)
 		style.All = as.All
 		if style.Language, err = as.language(); err == nil {

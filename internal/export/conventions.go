@@ -3,7 +3,6 @@ package export
 import (
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
-	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -80,13 +79,9 @@ func (x *Exporter) conventional(s *series, now uint64) (*metricspb.ResourceMetri
 	if len(list) == 0 {
 		return nil, 0
 	}
-	id := &s.id
-	p := observe.Identity{Comm: id.comm, ContainerName: id.container, Unit: id.unit, Workload: observe.Workload{Namespace: id.namespace, Pod: id.pod, Name: id.workload}}
-	return &metricspb.ResourceMetrics{
-		Resource: &resourcepb.Resource{Attributes: attributes("service.name", serviceName(&p), "service.instance.id", label(x.opt.Host), "host.name", label(x.opt.Host),
-			"process.executable.name", id.comm, "container.name", id.container, "k8s.namespace.name", id.namespace, "k8s.pod.name", id.pod)},
-		ScopeMetrics: []*metricspb.ScopeMetrics{{Scope: x.scope(), Metrics: list}},
-	}, len(list)
+	of := x.program(&s.program)
+	of.Attributes = append(of.Attributes, attributes("service.instance.id", label(x.opt.Host))...)
+	return &metricspb.ResourceMetrics{Resource: of, ScopeMetrics: []*metricspb.ScopeMetrics{{Scope: x.scope(), Metrics: list}}}, len(list)
 }
 
 // explicit is a histogram with given bounds. A time that is less than 1.6 % from one may

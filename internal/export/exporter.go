@@ -25,6 +25,7 @@ type Options struct {
 	Conventions bool
 	Version     string // of slowray
 	Host        string // its name
+	Node        string // what Kubernetes calls the host; empty where it is no node
 	Now         func() time.Time
 	// Status, if set, tells what the recorder did and costs. It must not wait.
 	Status func() record.Status
@@ -108,6 +109,7 @@ func (x *Exporter) add(s *store.Second) {
 
 	to.mu.Lock()
 	to.sums.add(&s.Endpoint)
+	to.seen(&s.Process)
 	if x.opt.Conventions {
 		to.sums.addHTTP(&s.Endpoint)
 	}

@@ -60,7 +60,7 @@ func attributes(pairs ...string) []*commonpb.KeyValue {
 // itself is slowray as a resource.
 func (x *Exporter) itself() *resourcepb.Resource {
 	return &resourcepb.Resource{Attributes: attributes("service.name", "slowray", "service.version", label(x.opt.Version),
-		"service.instance.id", label(x.opt.Host), "host.name", label(x.opt.Host))}
+		"service.instance.id", label(x.opt.Host), "host.name", label(x.opt.Host), "k8s.node.name", label(x.opt.Node))}
 }
 
 func (x *Exporter) scope() *commonpb.InstrumentationScope {
@@ -177,12 +177,9 @@ func (m *metricsMessage) host(seen *snapshot, since time.Time) {
 
 // endpoint adds what one endpoint did.
 func (m *metricsMessage) endpoint(s *series) {
-	var own []*commonpb.KeyValue
-	for _, l := range s.id.labels() {
-		own = append(own, attributes(l.name, l.value)...)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	own := s.attributes()
 	for i := range endpointMetrics {
 		d := &endpointMetrics[i]
 		if d.kind == histogram {

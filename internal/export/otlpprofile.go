@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	profilespb "go.opentelemetry.io/proto/otlp/profiles/v1development"
-	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -136,7 +135,7 @@ func (x *Exporter) profiles(list []*observe.Stacks, who map[int]observe.Identity
 			of := map[observe.Identity]*profilespb.Profile{}
 			for _, sample := range largest(s.Samples, column) {
 				id := who[sample.PID]
-				id = observe.Identity{Comm: sample.Comm, Container: id.Container, Unit: id.Unit}
+				id.Comm, id.Cgroup = sample.Comm, ""
 				p := of[id]
 				if p == nil {
 					p = d.profile(s, t)
@@ -173,12 +172,6 @@ func largest(samples []observe.StackSample, column int) []*observe.StackSample {
 		list = list[:mostSamples]
 	}
 	return list
-}
-
-// program is who used the CPU or waited, as a resource.
-func (x *Exporter) program(id *observe.Identity) *resourcepb.Resource {
-	return &resourcepb.Resource{Attributes: attributes("service.name", serviceName(id), "host.name", label(x.opt.Host),
-		"process.executable.name", label(id.Comm), "container.id", label(id.Container), "slowray.unit", label(id.Unit))}
 }
 
 // profile has no samples yet.

@@ -110,7 +110,8 @@ func TestPushProfiles(t *testing.T) {
 	window := func() *record.Window {
 		w := windowOf(findingOf("blocked-on-disk", "nginx", 80))
 		w.Observation = &observe.Observation{Window: observe.Window{Start: time.Unix(1_790_000_000, 0), Seconds: 60},
-			Processes: []observe.Process{{PID: 7, Comm: "app", Unit: "web.service"}},
+			Processes:  []observe.Process{{PID: 7, Comm: "app", Unit: "web.service", Container: "0123456789ab"}},
+			Kubernetes: &observe.Kubernetes{Pods: []observe.Pod{{Namespace: "shop", Name: "cart-1", Kind: "Deployment", Owner: "cart", Containers: []observe.PodContainer{{ID: "0123456789ab", Name: "web"}}}}},
 			Profile: &observe.Profile{Hz: 100, Samples: 40, Processes: []observe.ProfileProcess{{PID: 7, Comm: "app", Samples: 40, Looked: 40,
 				Functions: []observe.ProfileFunction{{Frame: observe.Frame{Name: "work", Kind: observe.FrameNative, Module: "/srv/app"}, Self: 30, Own: 30, Total: 40}}}}},
 		}
@@ -121,7 +122,7 @@ func TestPushProfiles(t *testing.T) {
 	pushing(t, x, to.url, func(o *PushOptions) { o.Profiles = true })
 	x.Window(window())
 	to.does("a profile", func() bool { return len(to.profile) == 1 && len(to.logs) > 0 })
-	want := []string{"web samples/count 10000000/cpu process.pid=7 [30] work(:0 /srv/app profile.frame.type=native)", "web samples/count 10000000/cpu process.pid=7 [10] "}
+	want := []string{"cart samples/count 10000000/cpu process.pid=7 [30] work(:0 /srv/app profile.frame.type=native)", "cart samples/count 10000000/cpu process.pid=7 [10] "}
 	if got := profileLines(to.profile[0]); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -42,10 +42,7 @@ func (x *Exporter) spansOf(requests []store.Request, each func(i int, s *tracepb
 			into = &tracepb.ScopeSpans{Scope: x.scope()}
 			of[p] = into
 			data.ResourceSpans = append(data.ResourceSpans, &tracepb.ResourceSpans{
-				Resource: &resourcepb.Resource{Attributes: append(attributes(
-					"service.name", serviceName(&p), "host.name", label(x.opt.Host),
-					"process.executable.name", label(p.Comm), "container.id", label(p.Container), "container.name", label(cmp.Or(p.Workload.Container, p.ContainerName)),
-					"slowray.unit", label(p.Unit)), workloadAttributes("", &p.Workload)...)},
+				Resource:   x.program(&p),
 				ScopeSpans: []*tracepb.ScopeSpans{into},
 			})
 		}
@@ -54,6 +51,19 @@ func (x *Exporter) spansOf(requests []store.Request, each func(i int, s *tracepb
 		into.Spans = append(into.Spans, s)
 	}
 	return data
+}
+
+// program is a program of the host as a resource.
+func (x *Exporter) program(p *observe.Identity) *resourcepb.Resource {
+	return &resourcepb.Resource{Attributes: append(attributes("host.name", label(x.opt.Host), "process.executable.name", label(p.Comm), "slowray.unit", label(p.Unit)),
+		serviceAttributes(p)...)}
+}
+
+// serviceAttributes are whose program it is, by OpenTelemetry's semantic conventions, the
+// same in every signal.
+func serviceAttributes(p *observe.Identity) []*commonpb.KeyValue {
+	return append(attributes("service.name", serviceName(p), "container.id", label(p.Container), "container.name", label(cmp.Or(p.Workload.Container, p.ContainerName))),
+		workloadAttributes("", &p.Workload)...)
 }
 
 // workloadAttributes are who somebody is in Kubernetes, by OpenTelemetry's semantic

@@ -155,9 +155,17 @@ func (p *pusher) request(r *store.Request) {
 func (p *pusher) window(w *record.Window) {
 	var profile windowProfile
 	if o := w.Observation; p.opt.Profiles && o != nil {
-		who := map[int]observe.Identity{}
+		names, who := map[string]string{}, map[int]observe.Identity{}
+		for i := range o.Containers {
+			names[o.Containers[i].ID] = o.Containers[i].Name
+		}
 		for i := range o.Processes {
-			who[o.Processes[i].PID] = observe.Identity{Container: o.Processes[i].Container, Unit: o.Processes[i].Unit}
+			q := &o.Processes[i]
+			id := observe.Identity{Container: q.Container, ContainerName: names[q.Container], Unit: q.Unit}
+			if w := o.Kubernetes.WorkloadOf(q.Container, q.Cgroup); w != nil {
+				id.Workload = *w
+			}
+			who[q.PID] = id
 		}
 		profile.data, profile.count = p.x.profiles([]*observe.Stacks{flame.FromProfile(o.Profile, o.Window), flame.FromWaits(o.Waits, o.Window)}, who)
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/store"
 )
@@ -98,8 +100,44 @@ type series struct {
 
 	last time.Time // something was added; guarded by the Exporter's lock
 
-	mu   sync.Mutex
-	sums sums
+	mu      sync.Mutex
+	sums    sums
+	program observe.Identity // who has it, as far as OpenTelemetry wants to know; zero for others
+}
+
+// seen takes down whose endpoint it is: what Kubernetes says of a pod may come later than
+// its first requests, and no label of Prometheus has the kind of a workload. The container's
+// id is kept only where there is no name: a series outlives a container that is started anew.
+func (s *series) seen(p *observe.Identity) {
+	if s.id.addr == other {
+		return
+	}
+	now := observe.Identity{Comm: s.id.comm, ContainerName: p.ContainerName, Unit: p.Unit, Workload: p.Workload}
+	if cmp.Or(p.Workload.Container, p.ContainerName) == "" {
+		now.Container = p.Container
+	}
+	if now == s.program {
+		return
+	}
+	for _, text := range []*string{&now.ContainerName, &now.Container, &now.Unit, &now.Workload.Namespace, &now.Workload.Pod, &now.Workload.Container,
+		&now.Workload.Kind, &now.Workload.Name, &now.Workload.Node, &now.Workload.Zone} {
+		*text = strings.Clone(cut(*text, maxK8s))
+	}
+	s.program = now
+}
+
+// attributes are the labels of a point as OpenTelemetry calls them, where it has a name.
+func (s *series) attributes() []*commonpb.KeyValue {
+	var list []*commonpb.KeyValue
+	for _, l := range s.id.labels() {
+		if l.name != "container" && !strings.HasPrefix(l.name, "k8s_") {
+			list = append(list, attributes(l.name, l.value)...)
+		}
+	}
+	if s.id.addr == other {
+		return list
+	}
+	return append(list, serviceAttributes(&s.program)...)
 }
 
 // sums are the figures of a series.

@@ -45,11 +45,14 @@ func ProgramsOf(o *observe.Observation) map[string]Program {
 		}
 		found := Program{Version: p.ProgramVersion, Config: p.ConfigVersion}
 		name, workload := "", observe.Workload{}
-		if w := o.Kubernetes.WorkloadOf(p.Container, p.Cgroup); w != nil {
-			workload = *w
-		}
 		if c := containers[p.Container]; c != nil && p.Container != "" {
-			name, found.Image = c.Name, imageOf(c)
+			name, found.Image = c.Name, imageOf(c.Image, c.ImageID)
+		}
+		if pod, c := o.Kubernetes.ContainerOf(p.Container, p.Cgroup); pod != nil {
+			workload = pod.Workload(c.Name, &o.Kubernetes.Node)
+			if c.ImageID != "" { // of the repository, the same on nodes of every runtime and architecture
+				found.Image = imageOf(c.Image, c.ImageID)
+			}
 		}
 		name = Service(observe.Called, &observe.Identity{Comm: p.Comm, Unit: p.Unit, ContainerName: name, Workload: workload}, 0)
 		was, known := programs[name]
@@ -73,12 +76,27 @@ func ProgramsOf(o *observe.Observation) map[string]Program {
 }
 
 // imageOf is an image as it is compared: one name may have stood for several.
-func imageOf(c *observe.Container) string {
+func imageOf(name, id string) string {
+	name, digest, pinned := strings.Cut(name, "@sha256:")
 	switch {
-	case c.ImageID == "":
-		return c.Image
-	case c.Image == "" || strings.HasPrefix(c.Image, "sha256:"):
-		return "sha256:" + c.ImageID
+	case id == "" && pinned:
+		return name + "@" + digest[:min(len(digest), shownDigest)]
+	case id == "":
+		return name
+	case name == "" || strings.HasPrefix(name, "sha256:"):
+		return "sha256:" + id
 	}
-	return c.Image + "@" + c.ImageID
+	return name + "@" + id
+}
+
+// shownDigest is how many digits of a digest there are in observe.Container.
+const shownDigest = 12
+
+// ImageID is the digest of an image by Program.Image; empty where only its name is known.
+func ImageID(image string) string {
+	if id, ok := strings.CutPrefix(image, "sha256:"); ok {
+		return id
+	}
+	_, id, _ := strings.Cut(image, "@")
+	return id
 }

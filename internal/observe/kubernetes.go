@@ -54,19 +54,28 @@ type Kubernetes struct {
 // WorkloadOf is whose container that is, of a process in a control group; nil where that is
 // not known.
 func (k *Kubernetes) WorkloadOf(container, cgroup string) *Workload {
-	if k == nil || container == "" || UsersOwn(cgroup) {
+	p, c := k.ContainerOf(container, cgroup)
+	if p == nil {
 		return nil
+	}
+	w := p.Workload(c.Name, &k.Node)
+	return &w
+}
+
+// ContainerOf is that container of which pod, nil where that is not known.
+func (k *Kubernetes) ContainerOf(container, cgroup string) (*Pod, *PodContainer) {
+	if k == nil || container == "" || UsersOwn(cgroup) {
+		return nil, nil
 	}
 	for i := range k.Pods {
 		p := &k.Pods[i]
 		for j := range p.Containers {
-			if p.Containers[j].ID == container {
-				w := p.Workload(p.Containers[j].Name, &k.Node)
-				return &w
+			if c := &p.Containers[j]; c.ID == container {
+				return p, c
 			}
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // KubeSource is one that was asked, and why it did not answer.

@@ -28,9 +28,10 @@ const (
 	deleteLimit = 10 * time.Second
 )
 
-// Ephemeral runs slowray in a pod that it makes on the node, and deletes again. What it prints to standard error comes with what it prints.
-func (c *Cluster) Ephemeral(image string) (Runner, error) {
-	spec, err := agentSpec(image)
+// Ephemeral runs slowray in a pod that it makes on the node, and deletes again, with the rights
+// of a service account at the API server; empty: none. What it prints to standard error comes with what it prints.
+func (c *Cluster) Ephemeral(image, account string) (Runner, error) {
+	spec, err := agentSpec(image, account)
 	if err != nil {
 		return nil, err
 	}
@@ -61,17 +62,17 @@ func (c *Cluster) Ephemeral(image string) (Runner, error) {
 }
 
 // agentSpec is the pod of the DaemonSet, changed to run a command once: without a history
-// on the node and without rights at the API server.
-func agentSpec(image string) (*corev1.PodSpec, error) {
+// on the node, and at the API server with the rights of a service account, or none.
+func agentSpec(image, account string) (*corev1.PodSpec, error) {
 	for _, part := range bytes.Split(kubernetes.Manifests, []byte("\n---\n")) {
 		var d appsv1.DaemonSet
 		if err := yaml.Unmarshal(part, &d); err != nil || d.Kind != "DaemonSet" {
 			continue
 		}
 		spec := &d.Spec.Template.Spec
-		spec.ServiceAccountName, spec.NodeSelector = "", nil
-		no, limit := false, int64(runLimit/time.Second)
-		spec.AutomountServiceAccountToken, spec.ActiveDeadlineSeconds, spec.RestartPolicy = &no, &limit, corev1.RestartPolicyNever
+		spec.ServiceAccountName, spec.NodeSelector = account, nil
+		token, limit := account != "", int64(runLimit/time.Second)
+		spec.AutomountServiceAccountToken, spec.ActiveDeadlineSeconds, spec.RestartPolicy = &token, &limit, corev1.RestartPolicyNever
 		for i := range spec.Volumes {
 			if spec.Volumes[i].Name == "history" {
 				spec.Volumes[i].VolumeSource = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}

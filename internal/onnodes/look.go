@@ -48,12 +48,13 @@ func (c *Cluster) OnAgents(ctx context.Context, spots []Spot) (Runner, error) {
 // Result is what slowray said at a spot.
 type Result struct {
 	Spot
-	Status      int // exit status, [commandline.ExitFailed] where it could not be run
-	Out, Stderr []byte
-	Err         error // why it could not be run
+	Status      int    // exit status, [commandline.ExitFailed] where it could not be run
+	JSON        []byte // the report; empty where there is none
+	Out, Stderr []byte // the same as text
+	Err         error  // why it could not be run
 }
 
-// Look runs slowray at all spots and gives what it said, in their order.
+// Look runs slowray why at all spots and gives what it said, in their order.
 func Look(ctx context.Context, run Runner, spots []Spot, args []string) []Result {
 	results := make([]Result, len(spots))
 	each(spots, atATime, func(i int, s Spot) {
@@ -63,26 +64,33 @@ func Look(ctx context.Context, run Runner, spots []Spot, args []string) []Result
 			results[i] = Result{Spot: s, Status: commandline.ExitFailed, Err: err}
 			return
 		}
-		status, err := run(ctx, s, slices.Concat(args, filter), &out, &stderr)
+		status, err := run(ctx, s, slices.Concat(args, []string{"--json-and-text"}, filter), &out, &stderr)
+		report, text := parts(out.Text)
 		switch {
 		case err != nil:
 		case out.Over || stderr.Over:
 			err = errors.New("its output is too long")
-		case status <= commandline.ExitFindings && !whole(out.Text, args):
+		case status <= commandline.ExitFindings && len(bytes.TrimSpace(text)) == 0:
 			// A stream that breaks off, as of a node that dies, ends as a good one does.
 			err = errors.New("it ended before its report was complete")
 		}
 		if err != nil {
 			status = commandline.ExitFailed
 		}
-		results[i] = Result{s, status, out.Text, stderr.Text, err}
+		results[i] = Result{s, status, report, text, stderr.Text, err}
 	})
 	return results
 }
 
-// whole says whether a report is one: some text, or JSON where that was asked for.
-func whole(out []byte, args []string) bool {
-	return len(bytes.TrimSpace(out)) > 0 && (!slices.Contains(args, "--json") || json.Valid(out))
+// parts takes apart a report as JSON and the same as text; what does not begin with one, or
+// breaks off in it, has neither.
+func parts(out []byte) (report, text []byte) {
+	d := json.NewDecoder(bytes.NewReader(out))
+	var value json.RawMessage
+	if err := d.Decode(&value); err != nil {
+		return nil, nil
+	}
+	return value, bytes.TrimLeft(out[d.InputOffset():], "\n")
 }
 
 // Stream runs slowray at all spots and passes on its lines as they come, each with the

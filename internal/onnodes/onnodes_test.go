@@ -67,13 +67,13 @@ func TestLook(t *testing.T) {
 	a := shop()
 	a.program = func(pod string, args []string) (string, string, int, bool) {
 		want := map[string]string{"slowray-1": "id-of-cart-a", "slowray-2": "id-of-cart-b"}[pod]
-		if got := strings.Join(args, " "); got != program+" why --for=5s --container="+want+" --end-with-input" {
+		if got := strings.Join(args, " "); got != program+" why --for=5s --json-and-text --container="+want+" --end-with-input" {
 			t.Errorf("in %s runs %s", pod, got)
 		}
 		if pod == "slowray-2" {
-			return "PROBLEM cart :8080\n\n1. the cause\n", "slowray: watching\n", 1, false
+			return found(2, 0.5) + "PROBLEM cart :8080\n\n1. the cause\n", "slowray: watching\n", 1, false
 		}
-		return "OK  1 service\nmore\n", "slowray: watching\n", 0, false
+		return well + "OK  1 service\nmore\n", "slowray: watching\n", 0, false
 	}
 	c := serve(t, a)
 	spots, err := c.Spots(t.Context(), "deploy/cart")
@@ -89,7 +89,7 @@ func TestLook(t *testing.T) {
 	if err := Text(&out, results); err != nil {
 		t.Fatal(err)
 	}
-	want := "PROBLEM cart :8080\n\n1. the cause\n\nWhere slowray looked\n  node-1  shop/cart-a  OK  1 service\n  node-2  shop/cart-b  the report above\n"
+	want := "PROBLEM cart :8080\n\n1. the cause\n\nWhere slowray looked, most harm first\n  node-2  shop/cart-b  the report above\n  node-1  shop/cart-a  OK  1 service\n"
 	if out.String() != want || Worst(results) != 1 {
 		t.Errorf("status %d\n%s", Worst(results), out.String())
 	}
@@ -105,11 +105,66 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// well and found are reports as slowray prints them before their text.
+const well = "{\n  \"schema\": \"slowray.report/1\",\n  \"findings\": [],\n  \"account\": {\"lost_s\": 0}\n}\n"
+
+func found(lost, share float64) string {
+	return fmt.Sprintf(`{"schema": "slowray.report/1", "findings": [{"cause": "x", "impact": {"share": 0.01}}, {"impact": {"share": %g}}], "account": {"lost_s": %g}}`+"\n", share, lost)
+}
+
+// TestMostHarmFirst: the report is that of the node whose requests lost most, wherever it
+// stands; then a line for each, as bad as they are.
+func TestMostHarmFirst(t *testing.T) {
+	said := map[string]struct {
+		json, text string
+		status     int
+	}{
+		"well":      {well, "OK  2 services\n", 0},
+		"a little":  {found(0.5, 1), "PROBLEM a little\n", 1},
+		"undecided": {well, "UNKNOWN  9 causes\n", 2},
+		"most":      {found(90, 0.4), "PROBLEM most\nmore\n", 1},
+		"some":      {found(30, 0.2), "PROBLEM some\n", 1},
+		"explained": {found(30, 0.3), "PROBLEM as much, explained\n", 1},
+		"refused":   {"", "", 2},
+		"gone":      {"", "", 0},
+	}
+	run := func(_ context.Context, s Spot, _ []string, stdout, stderr io.Writer) (int, error) {
+		r := said[s.Node]
+		fmt.Fprint(stdout, r.json, r.text)
+		fmt.Fprintln(stderr, "slowray: no process runs")
+		return r.status, nil
+	}
+	var spots []Spot
+	for _, node := range []string{"well", "gone", "a little", "undecided", "some", "most", "explained", "refused"} {
+		spots = append(spots, Spot{Node: node})
+	}
+	var out bytes.Buffer
+	if err := Text(&out, Look(t.Context(), run, spots, nil)); err != nil {
+		t.Fatal(err)
+	}
+	const want = `PROBLEM most
+more
+
+Where slowray looked, most harm first
+  most       the report above
+  explained  PROBLEM as much, explained
+  some       PROBLEM some
+  a little   PROBLEM a little
+  undecided  UNKNOWN  9 causes
+  well       OK  2 services
+  gone       could not look: it ended before its report was complete
+  refused    slowray: no process runs
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
 func TestJSON(t *testing.T) {
 	a, b := pod("shop", "cart-a", "node-1", "cart", ""), pod("shop", "cart-c", "node-1", "cart", "")
 	var out bytes.Buffer
 	err := JSON(&out, []Result{
-		{Spot: Spot{"node-1", []*corev1.Pod{&a, &b}}, Status: 1, Out: []byte(`{"schema":"slowray.report/1","x":[1]}`)},
+		{Spot: Spot{"node-1", []*corev1.Pod{&a, &b}}, Status: 1, JSON: []byte(`{"schema":"slowray.report/1","x":[1]}`), Out: []byte("PROBLEM\n")},
 		{Spot: Spot{Node: "node-2"}, Status: 2, Err: errors.New("away\x1b[31m")},
 		{Spot: Spot{Node: "node-3"}, Status: 2, Stderr: []byte("slowray: watching\nslowray: no process runs\n")},
 	})
@@ -143,7 +198,7 @@ func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	a.program = func(string, []string) (string, string, int, bool) {
 		cancel() // it runs
-		return "OK  so far\n", "", 0, true
+		return well + "OK  so far\n", "", 0, true
 	}
 	c := serve(t, a)
 	spots := []Spot{{Node: "node-1"}}
@@ -164,7 +219,7 @@ func TestEphemeral(t *testing.T) {
 		status int
 		want   string
 	}{
-		"finds":    {"slowray: watching\nPROBLEM x\nslowray is not at a line's begin\n", 1, "PROBLEM x\nslowray is not at a line's begin\n"},
+		"finds":    {"slowray: watching\n" + well + "PROBLEM x\nslowray is not at a line's begin\n", 1, "PROBLEM x\nslowray is not at a line's begin\n"},
 		"no image": {"", 0, ""},
 	} {
 		a := shop()
@@ -174,7 +229,7 @@ func TestEphemeral(t *testing.T) {
 			return test.log, "", test.status, false
 		}
 		c := serve(t, a)
-		run, err := c.Ephemeral("registry.example.org/slowray:1")
+		run, err := c.Ephemeral("registry.example.org/slowray:1", "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,16 +244,19 @@ func TestEphemeral(t *testing.T) {
 		if len(a.calls) != 2 || a.calls[0] != "POST /api/v1/namespaces/shop/pods" || !strings.HasPrefix(a.calls[1], "DELETE /api/v1/namespaces/shop/pods/slowray-ephemeral-") {
 			t.Errorf("%s: it called %q", name, a.calls)
 		}
-		if !slices.Equal(ran, []string{"why", "--for=5s"}) {
+		if !slices.Equal(ran, []string{"why", "--for=5s", "--json-and-text"}) {
 			t.Errorf("%s: it ran %q", name, ran)
 		}
 	}
 }
 
 func TestAgentSpec(t *testing.T) {
-	s, err := agentSpec("x:1")
-	if err != nil {
-		t.Fatal(err)
+	s, err := agentSpec("x:1", "slowray")
+	if err != nil || s.ServiceAccountName != "slowray" || !*s.AutomountServiceAccountToken {
+		t.Fatalf("with a service account: %+v: %v", s, err)
+	}
+	if s, err = agentSpec("x:1", ""); err != nil || s.ServiceAccountName != "" {
+		t.Fatalf("%+v: %v", s, err)
 	}
 	c := s.Containers[0]
 	if !s.HostPID || s.HostNetwork || c.Image != "x:1" || *c.SecurityContext.Privileged || len(c.SecurityContext.Capabilities.Add) < 5 ||
@@ -333,8 +391,12 @@ func TestStreamOfManyNodes(t *testing.T) {
 func TestRogueNode(t *testing.T) {
 	const evil = "\x1b]52;c;ZXZpbA==\a\x1b[2J\u202e"
 	a := shop()
-	a.program = func(string, []string) (string, string, int, bool) {
-		return "PROBLEM " + evil + "\n{\"a\":1}\n" + evil, evil + "\n", 1, false
+	a.program = func(_ string, args []string) (string, string, int, bool) {
+		out := "PROBLEM " + evil + "\n{\"a\":1}\n" + evil
+		if slices.Contains(args, "why") {
+			out = well + out
+		}
+		return out, evil + "\n", 1, false
 	}
 	c := serve(t, a)
 	spots := []Spot{{Node: "node-1"}}
@@ -356,7 +418,7 @@ func TestRogueNode(t *testing.T) {
 // TestNodeDies: a node that dies meanwhile breaks the stream off, which looks like a good end.
 // That is no report, and not the exit status of one that found nothing.
 func TestNodeDies(t *testing.T) {
-	for said, args := range map[string][]string{"": {"why"}, "\n": {"why"}, `{"findings":[`: {"why", "--json"}} {
+	for _, said := range []string{"", "\n", "OK  no report before it\n", `{"findings":[`, found(1, 1), well + "\n"} {
 		a := shop()
 		a.program = func(string, []string) (string, string, int, bool) { return said, "slowray: watching\n", 0, false }
 		c := serve(t, a)
@@ -365,7 +427,7 @@ func TestNodeDies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		results := Look(t.Context(), run, spots, args)
+		results := Look(t.Context(), run, spots, []string{"why"})
 		if results[0].Err == nil || Worst(results) != commandline.ExitFailed {
 			t.Errorf("%q: status %d, %v", said, Worst(results), results[0].Err)
 		}

@@ -2,7 +2,6 @@ package onnodes
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,9 +21,11 @@ func Worst(results []Result) int {
 	return worst
 }
 
-// Text writes the report of the spot where a service is worst off, and a line for each.
+// Text writes the report of the spot with the most harm, and a line for each, the worst
+// first.
 func Text(w io.Writer, results []Result) error {
-	first := slices.MinFunc(results, func(a, b Result) int { return cmp.Compare(rank(a), rank(b)) })
+	results = slices.SortedStableFunc(slices.Values(results), func(a, b Result) int { return slices.Compare(a.rank(), b.rank()) })
+	first := results[0]
 	for line := range bytes.Lines(first.Out) {
 		if err := shown(w, line); err != nil {
 			return err
@@ -39,11 +40,11 @@ func Text(w io.Writer, results []Result) error {
 	}
 	var b strings.Builder
 	if len(first.Out) > 0 {
-		b.WriteString("\nWhere slowray looked\n")
+		b.WriteString("\nWhere slowray looked, most harm first\n")
 	}
-	for _, r := range results {
+	for i, r := range results {
 		line := r.verdict()
-		if r.label() == first.label() && len(first.Out) > 0 {
+		if i == 0 && len(first.Out) > 0 {
 			line = "the report above"
 		}
 		fmt.Fprintf(&b, "  %s  %s\n", printable.Pad(r.label(), width), line)
@@ -64,17 +65,38 @@ func shown(w io.Writer, line []byte) error {
 	return err
 }
 
-// rank is lower for what has to be read first.
-func rank(r Result) int {
-	switch {
-	case r.Status == commandline.ExitFindings && strings.HasPrefix(r.verdict(), "PROBLEM"):
-		return 0
-	case r.Status == commandline.ExitFindings:
-		return 1
-	case len(r.Out) > 0:
-		return 2
+// harm is what a report says of how bad it is at a spot (schema/report.schema.json).
+type harm struct {
+	Account struct {
+		Lost float64 `json:"lost_s"` // by which requests were delayed, and those that failed
+	} `json:"account"`
+	Findings []struct {
+		Impact struct {
+			Share float64 `json:"share"`
+		} `json:"impact"`
+	} `json:"findings"`
+}
+
+// rank orders spots by what has to be read first, as slices.Compare does: those that have
+// findings by what their requests lost, then by how much of it the finding with the greatest
+// impact explains; then what slowray could not decide, what is well, and where it could not
+// look.
+func (r *Result) rank() []float64 {
+	var h harm
+	if json.Unmarshal(r.JSON, &h) != nil || len(r.Out) == 0 {
+		return []float64{3}
 	}
-	return 3
+	switch {
+	case len(h.Findings) > 0:
+		share := 0.0
+		for _, f := range h.Findings {
+			share = max(share, f.Impact.Share)
+		}
+		return []float64{0, -h.Account.Lost, -share}
+	case r.Status != commandline.ExitNothing:
+		return []float64{1}
+	}
+	return []float64{2}
 }
 
 // verdict is the first line of a report, or why there is none.
@@ -114,8 +136,8 @@ func JSON(w io.Writer, results []Result) error {
 			e.Namespace, e.Pods = p.Namespace, append(e.Pods, p.Name)
 		}
 		switch {
-		case r.Err == nil && json.Valid(r.Out):
-			e.Report = r.Out
+		case r.Err == nil && r.JSON != nil:
+			e.Report = r.JSON
 		default:
 			e.Error = r.verdict()
 		}

@@ -48,7 +48,7 @@ func (s *Store) convertLogs() error {
 func convertLog(home *safefile.Dir, l openLog) error {
 	data, err := readLog(home.Root, l.path)
 	if errors.Is(err, errNotLog) {
-		return setAside(home, l)
+		return setAside(home, l, err)
 	}
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func convertLog(home *safefile.Dir, l openLog) error {
 // setAside takes a log that has not the header of one out of the way. What was cut
 // off before its first entry was durable is removed; what somebody else wrote, as
 // another version of slowray, is kept under a name that is not looked at.
-func setAside(home *safefile.Dir, l openLog) error {
+func setAside(home *safefile.Dir, l openLog, why error) error {
 	f, err := openFile(home.Root, l.path)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func setAside(home *safefile.Dir, l openLog) error {
 	if err := home.Rename(l.path, l.path+".unknown"); err != nil {
 		return err
 	}
-	return fmt.Errorf("%s: %w: it is left as %s.unknown", pathIn(home.Root, l.path), errNotLog, filepath.Base(l.path))
+	return fmt.Errorf("%s: %w: it is left as %s.unknown", pathIn(home.Root, l.path), why, filepath.Base(l.path))
 }
 
 // noEntry says that a log holds a part of its header, and zeros where entries were to be.

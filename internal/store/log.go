@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"regexp"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/schema"
@@ -233,6 +234,16 @@ func isLog(header []byte) bool {
 	return len(header) == len(logMagic)
 }
 
+// notLog says of which version a log is that cannot be read: after a downgrade.
+func notLog(data []byte) error {
+	if m := otherVersion.Find(data); m != nil {
+		return fmt.Errorf("%w that this version reads (%s)", errNotLog, m[:len(m)-1])
+	}
+	return errNotLog
+}
+
+var otherVersion = regexp.MustCompile(`\A` + regexp.QuoteMeta(logMagic[:logVersion]) + `[0-9]{1,4}\n`)
+
 // isLogByte says that a header which can be read may have this byte at i.
 func isLogByte(i int, c byte) bool {
 	return c == logMagic[i] || i == logVersion && c >= logOldest && c < logMagic[i]
@@ -241,7 +252,7 @@ func isLogByte(i int, c byte) bool {
 // parseLog finds the whole frames of a log.
 func parseLog(data []byte) (logData, error) {
 	if len(data) < len(logMagic) || !isLog(data[:len(logMagic)]) {
-		return logData{torn: int64(len(data))}, errNotLog
+		return logData{torn: int64(len(data))}, notLog(data)
 	}
 	l := logData{whole: int64(len(logMagic))}
 	rest := data[len(logMagic):]

@@ -2,6 +2,7 @@ package anomaly
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/slowray/slowray/internal/fleet"
 )
@@ -15,6 +16,16 @@ func programs(hosts []fleet.Host) map[hostName][]Component {
 		kind    Kind
 		program string
 	}
+	names := map[string]string{} // an image is its digest: one name of those that hosts have for it
+	for i := range hosts {
+		for _, p := range hosts[i].Programs {
+			id := fleet.ImageID(p.Image)
+			nameless := strings.HasPrefix(p.Image, "sha256:")
+			if was, known := names[id]; !known || !nameless && (strings.HasPrefix(was, "sha256:") || p.Image < was) {
+				names[id] = p.Image
+			}
+		}
+	}
 	having := map[of]map[Component]int{}
 	each := func(f func(h *fleet.Host, program string, o of, c Component)) {
 		for i := range hosts {
@@ -24,11 +35,13 @@ func programs(hosts []fleet.Host) map[hostName][]Component {
 					kind  Kind
 					value string
 				}{{Image, p.Image}, {Config, p.Config}, {Build, p.Version}} {
-					if x.value == "" {
+					switch id := fleet.ImageID(x.value); {
+					case x.value == "":
 						continue
-					}
-					if x.kind != Image {
+					case x.kind != Image:
 						x.value = program + " " + x.value
+					case id != "":
+						x.value = names[id]
 					}
 					f(h, program, of{x.kind, program}, Component{x.kind, x.value})
 				}

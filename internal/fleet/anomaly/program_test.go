@@ -20,6 +20,9 @@ func TestWhatAProgramIsRunFromExplainsWhatIsSlow(t *testing.T) {
 	}{
 		{"an image of the same name", func(p *fleet.Program, i int) { p.Image, p.Version = "shop/web:2@bbbbbbbbbbbb", "new" },
 			Component{Image, "shop/web:2@bbbbbbbbbbbb"}, "8 of 8 slow endpoints run the image shop/web:2@bbbbbbbbbbbb; of the others 0 of 40."},
+		{"an image that hosts call differently", func(p *fleet.Program, i int) {
+			p.Image = []string{"shop/web:latest@bbbbbbbbbbbb", "shop/web:2@bbbbbbbbbbbb", "sha256:bbbbbbbbbbbb"}[i/3%3]
+		}, Component{Image, "shop/web:2@bbbbbbbbbbbb"}, "8 of 8 slow endpoints run the image shop/web:2@bbbbbbbbbbbb; of the others 0 of 40."},
 		{"a configuration", func(p *fleet.Program, i int) { p.Config = "fedcba987654" },
 			Component{Config, "web fedcba987654"}, "8 of 8 slow endpoints have web with the configuration fedcba987654; of the others 0 of 40."},
 		{"a build", func(p *fleet.Program, i int) { p.Version = "fedcba987654" },

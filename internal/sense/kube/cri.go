@@ -28,7 +28,7 @@ var sockets = []string{"/run/containerd/containerd.sock", "/run/crio/crio.sock",
 const (
 	criTimeout = 2 * time.Second // for one answer
 	criBytes   = 16 << 20        // of one answer
-	criNew     = 512             // sandboxes that are asked for their addresses in one look
+	criNew     = 512             // sandboxes that are asked for their addresses in one look, and containers for their images
 )
 
 // Labels that the kubelet gives to what it makes (pkg/kubelet/types/labels.go).
@@ -48,6 +48,7 @@ type cri struct {
 
 	looking   sync.Mutex // of one look at a time, and of what follows
 	sandboxes map[string]sandbox
+	images    map[string]string // beginning of the digest, by container
 	pods      map[string]*pod
 	known     time.Time // of the last answer
 
@@ -69,7 +70,7 @@ type sandbox struct {
 
 // findCRI finds the sockets of runtimes; nil when there is none. Only root's are asked.
 func findCRI(root string, s *state) *cri {
-	c := &cri{state: s, sandboxes: map[string]sandbox{}}
+	c := &cri{state: s, sandboxes: map[string]sandbox{}, images: map[string]string{}}
 	for _, path := range sockets {
 		for _, at := range []string{root, "/proc/1/root"} {
 			st, err := os.Stat(at + path)
@@ -188,19 +189,41 @@ func (c *cri) list(ctx context.Context, conn *grpc.ClientConn) (map[string]*pod,
 			delete(c.sandboxes, id)
 		}
 	}
+	fresh = 0
 	for _, m := range list.Containers {
 		p := in[m.PodSandboxId]
 		if p == nil || len(p.past) >= maxContainers {
 			continue
 		}
+		there[m.Id] = true
 		name, id := clip(m.Labels[labelContainerName]), containerID(m.Id)
 		p.past = append(p.past, past{name: name, id: id, from: time.Unix(0, m.CreatedAt)})
 		if m.State == runtimeapi.ContainerState_CONTAINER_RUNNING && len(p.Containers) < maxContainers {
-			p.Containers = append(p.Containers, observe.PodContainer{Name: name, ID: id, Image: clip(m.GetImage().GetUserSpecifiedImage()), State: "running",
+			if _, known := c.images[m.Id]; !known && fresh < criNew {
+				fresh++
+				if image, err := c.image(ctx, client, m.Id); err == nil {
+					c.images[m.Id] = image
+				}
+			}
+			p.Containers = append(p.Containers, observe.PodContainer{Name: name, ID: id, Image: clip(m.GetImage().GetUserSpecifiedImage()), ImageID: c.images[m.Id], State: "running",
 				Restarts: int(m.GetMetadata().GetAttempt()), Started: secondsOf(time.Unix(0, m.CreatedAt))})
 		}
 	}
+	for id := range c.images {
+		if !there[id] {
+			delete(c.images, id)
+		}
+	}
 	return pods, nil
+}
+
+// image asks for the digest of a container's image: the one that the kubelet takes over into
+// the pod's status, of the repository. What the list has is the id of the image on this node.
+func (c *cri) image(ctx context.Context, client runtimeapi.RuntimeServiceClient, id string) (string, error) {
+	asked, cancel := context.WithTimeout(ctx, criTimeout)
+	defer cancel()
+	answer, err := client.ContainerStatus(asked, &runtimeapi.ContainerStatusRequest{ContainerId: id})
+	return clip(imageID(answer.GetStatus().GetImageRef())), err
 }
 
 // sandbox asks for the addresses of one.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slowray/slowray/internal/sense/workload"
 )
@@ -53,5 +54,36 @@ func TestSocketsOfRuntimes(t *testing.T) {
 				t.Errorf("%s of nobody's is believed", path)
 			}
 		}
+	}
+}
+
+// TestImagesOfContainers: an image of a container has the digest that its pod's status has,
+// from the runtime as from the kubelet, and the name that the manifest has. Each container
+// is asked for once.
+func TestImagesOfContainers(t *testing.T) {
+	f := &fakeCRI{}
+	f.add("uid-cart", "shop", "cart-1", "10.1.0.7", cartID, false, nil, time.Now())
+	s := newState(workload.New(workload.DefaultLimits), "node-1")
+	c := findCRI(f.serve(t), s)
+	defer c.close()
+	for range 3 {
+		if _, err := c.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := s.pods["uid-cart"].Containers[0]
+	if got.Image != "shop/cart:latest" || got.ImageID != "0123456789ab" || f.asked != 1 {
+		t.Errorf("%s of %s, asked %d times", got.ImageID, got.Image, f.asked)
+	}
+	f.remove("uid-cart")
+	if _, err := c.look(t.Context()); err != nil || len(c.images) != 0 {
+		t.Errorf("%v, %v: what ended is kept", c.images, err)
+	}
+
+	p := cartPod()
+	p.Status.ContainerStatuses[0].Image = "docker.io/shop/cart:other-tag"
+	p.Status.ContainerStatuses[0].ImageID = imageRef
+	if of := podOf(&p).Containers[0]; of.Image != "shop/cart:1" || of.ImageID != got.ImageID {
+		t.Errorf("%s of %s", of.ImageID, of.Image)
 	}
 }

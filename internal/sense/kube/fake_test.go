@@ -178,6 +178,7 @@ type fakeCRI struct {
 	boxes      []*runtimeapi.PodSandbox
 	containers []*runtimeapi.Container
 	status     map[string]*runtimeapi.PodSandboxStatus
+	asked      int // for the status of a container
 	wait       time.Duration
 }
 
@@ -203,6 +204,16 @@ func (f *fakeCRI) PodSandboxStatus(_ context.Context, r *runtimeapi.PodSandboxSt
 	return &runtimeapi.PodSandboxStatusResponse{Status: f.status[r.PodSandboxId]}, nil
 }
 
+func (f *fakeCRI) ContainerStatus(_ context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{ImageRef: imageRef}}, nil
+}
+
+// imageRef is an image as the status of a container has it, which the kubelet takes over.
+const imageRef = "docker.io/shop/cart@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
 // add adds a pod with one container.
 func (f *fakeCRI) add(uid, namespace, name, ip, container string, host bool, labels map[string]string, at time.Time) {
 	f.mu.Lock()
@@ -213,7 +224,8 @@ func (f *fakeCRI) add(uid, namespace, name, ip, container string, host bool, lab
 	}
 	f.boxes = append(f.boxes, &runtimeapi.PodSandbox{Id: "box-" + uid, Labels: all, CreatedAt: at.UnixNano()})
 	f.containers = append(f.containers, &runtimeapi.Container{Id: container, PodSandboxId: "box-" + uid, State: runtimeapi.ContainerState_CONTAINER_RUNNING,
-		CreatedAt: at.UnixNano(), Labels: map[string]string{labelContainerName: "web"}})
+		CreatedAt: at.UnixNano(), Labels: map[string]string{labelContainerName: "web"},
+		Image: &runtimeapi.ImageSpec{Image: "sha256:77", UserSpecifiedImage: "shop/cart:latest"}, ImageRef: "sha256:77"})
 	mode := runtimeapi.NamespaceMode_POD
 	if host {
 		mode = runtimeapi.NamespaceMode_NODE

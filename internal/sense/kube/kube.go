@@ -23,6 +23,7 @@ type Options struct {
 	// Where sockets and directories of the host are, for tests.
 	Root        string
 	KubeletPort int // of the read-only port
+	KubeletTLS  int // of the port that wants to know who asks
 }
 
 const (

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -80,7 +81,7 @@ func findKubelet(ctx context.Context, opt Options, node string, s *state) *kubel
 	if host == "" {
 		host = node
 	}
-	return &kubelet{state: s, url: "https://" + net.JoinHostPort(host, strconv.Itoa(kubeletPort)) + "/pods", token: opt.Root + tokenFile,
+	return &kubelet{state: s, url: "https://" + net.JoinHostPort(host, strconv.Itoa(cmp.Or(opt.KubeletTLS, kubeletPort))) + "/pods", token: opt.Root + tokenFile,
 		client: client(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, func(ctx context.Context, d *net.Dialer, network, at string) (net.Conn, error) {
 			return d.DialContext(ctx, network, at)
 		})}

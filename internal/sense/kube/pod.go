@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"net/netip"
 	"strings"
 	"time"
@@ -145,7 +146,8 @@ func (p *pod) containers(from *corev1.Pod) {
 
 // run takes how a container runs and ran.
 func (p *pod) run(c *observe.PodContainer, st *corev1.ContainerStatus) {
-	c.ID, c.Image, c.ImageID = containerID(st.ContainerID), clip(st.Image), clip(imageID(st.ImageID))
+	c.ID, c.ImageID = containerID(st.ContainerID), clip(imageID(st.ImageID))
+	c.Image = cmp.Or(c.Image, clip(st.Image)) // the status has any of the names that the node knows the image by
 	c.Ready, c.Restarts = st.Ready, int(max(st.RestartCount, 0))
 	switch s := &st.State; {
 	case s.Running != nil:
