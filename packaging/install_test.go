@@ -12,7 +12,7 @@ import (
 // install has this machine's root below a layer that takes every change, with a service
 // manager that notes how it is called, and prints what happens step by step. $1 and $2
 // are two versions, $3 to $6 how to install, upgrade, remove and purge. $7 is what the
-// service does when it is started.
+// service does when it is started, $8 how to go back to the first version.
 const install = `
 set -eu
 dir=$(mktemp -d)
@@ -47,8 +47,13 @@ chroot "$root" sh -c "$7" || exit 1
 mkdir -p "$root/var/lib/slowray/history"
 echo history >"$root/var/lib/slowray/history/id"
 echo '# mine' >>"$root/etc/default/slowray"
+kept() {
+	echo "  $(cat "$root/var/lib/slowray/history/id"), options: $(tail -n 1 "$root/etc/default/slowray"), $(chroot "$root" sh -c 'slowray version' | head -n 1)"
+}
 do_step upgrade "$4"
-tail -n 1 "$root/etc/default/slowray" | sed 's/^/  options: /'
+kept
+do_step downgrade "$8"
+kept
 do_step remove "$5"
 do_step purge "$6"
 echo left:
@@ -62,7 +67,7 @@ const record = `
 timeout --preserve-status -s TERM 5 slowray record --listen off $SLOWRAY_OPTIONS >/tmp/said 2>&1 && [ -e /var/lib/slowray/history/lock ] || { cat /tmp/said >&2; exit 1; }
 `
 
-// TestInstall installs, upgrades, removes and purges on a copy of this machine's root
+// TestInstall installs, upgrades, downgrades, removes and purges on a copy of this machine's root
 // that is gone afterwards.
 func TestInstall(t *testing.T) {
 	if testing.Short() {
@@ -72,11 +77,11 @@ func TestInstall(t *testing.T) {
 		t.Skip("SKIP: not root: no package is installed")
 	}
 	for _, c := range []struct {
-		kind, install, upgrade, remove, purge string
-		want                                  string
+		kind, install, upgrade, downgrade, remove, purge string
+		want                                             string
 	}{
 		{
-			"deb", "dpkg --admindir=/tmp/db -i /tmp/one", "dpkg --admindir=/tmp/db -i /tmp/two", "dpkg --admindir=/tmp/db -r slowray", "dpkg --admindir=/tmp/db -P slowray", `
+			"deb", "dpkg --admindir=/tmp/db -i /tmp/one", "dpkg --admindir=/tmp/db -i /tmp/two", "dpkg --admindir=/tmp/db -i /tmp/one", "dpkg --admindir=/tmp/db -r slowray", "dpkg --admindir=/tmp/db -P slowray", `
 install:
   daemon-reload
   try-restart slowray.service
@@ -85,7 +90,12 @@ upgrade:
   daemon-reload
   daemon-reload
   try-restart slowray.service
-  options: # mine
+  history, options: # mine, written by version
+downgrade:
+  daemon-reload
+  daemon-reload
+  try-restart slowray.service
+  history, options: # mine, FIRST
 remove:
   --no-reload disable --now slowray.service
   daemon-reload
@@ -95,7 +105,7 @@ left:
 `,
 		},
 		{
-			"rpm", "rpm --dbpath /tmp/rpm --nodeps -i --nosignature /tmp/one", "rpm --dbpath /tmp/rpm --nodeps -U --nosignature /tmp/two", "rpm --dbpath /tmp/rpm -e slowray", ":", `
+			"rpm", "rpm --dbpath /tmp/rpm --nodeps -i --nosignature /tmp/one", "rpm --dbpath /tmp/rpm --nodeps -U --nosignature /tmp/two", "rpm --dbpath /tmp/rpm --nodeps -U --oldpackage --nosignature /tmp/one", "rpm --dbpath /tmp/rpm -e slowray", ":", `
 install:
   daemon-reload
   try-restart slowray.service
@@ -104,7 +114,12 @@ upgrade:
   daemon-reload
   try-restart slowray.service
   daemon-reload
-  options: # mine
+  history, options: # mine, written by version
+downgrade:
+  daemon-reload
+  try-restart slowray.service
+  daemon-reload
+  history, options: # mine, FIRST
 remove:
   --no-reload disable --now slowray.service
   daemon-reload
@@ -119,15 +134,15 @@ left:
 		t.Run(c.kind, func(t *testing.T) {
 			need(t, map[string]string{"deb": "dpkg", "rpm": "rpm"}[c.kind])
 			start := `test "$(slowray record)" = "written by record"`
-			var one string
+			one, first := "", "written by version"
 			if released == "" {
 				one = pack(t, "1.2.3", c.kind, runtime.GOARCH)
 			} else {
 				one = filepath.Join(released, packageName(c.kind, runtime.GOARCH, releasedVersion))
-				start = record
+				start, first = record, "slowray "+releasedVersion
 			}
 			two := pack(t, "99.0.0", c.kind, runtime.GOARCH)
-			cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", install, "sh", one, two, c.install, c.upgrade, c.remove, c.purge, start)
+			cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", install, "sh", one, two, c.install, c.upgrade, c.remove, c.purge, start, c.downgrade)
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
 			out, err := cmd.Output()
@@ -137,7 +152,7 @@ left:
 			if err != nil {
 				t.Fatalf("%v: %s%s", err, out, stderr.String())
 			}
-			if got, want := string(out), strings.TrimPrefix(c.want, "\n"); got != want {
+			if got, want := string(out), strings.Replace(strings.TrimPrefix(c.want, "\n"), "FIRST", first, 1); got != want {
 				t.Errorf("it is\n%swant\n%s", got, want)
 			}
 		})

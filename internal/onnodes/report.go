@@ -24,7 +24,7 @@ func Worst(results []Result) int {
 // Text writes the report of the spot with the most harm, and a line for each, the worst
 // first.
 func Text(w io.Writer, results []Result) error {
-	results = slices.SortedStableFunc(slices.Values(results), func(a, b Result) int { return slices.Compare(a.rank(), b.rank()) })
+	results = byHarm(results)
 	first := results[0]
 	for line := range bytes.Lines(first.Out) {
 		if err := shown(w, line); err != nil {
@@ -75,6 +75,21 @@ type harm struct {
 			Share float64 `json:"share"`
 		} `json:"impact"`
 	} `json:"findings"`
+}
+
+// byHarm are the results in the order of their ranks.
+func byHarm(results []Result) []Result {
+	ranks := make([][]float64, len(results))
+	order := make([]int, len(results))
+	for i := range results {
+		ranks[i], order[i] = results[i].rank(), i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return slices.Compare(ranks[i], ranks[j]) })
+	sorted := make([]Result, len(results))
+	for to, from := range order {
+		sorted[to] = results[from]
+	}
+	return sorted
 }
 
 // rank orders spots by what has to be read first, as slices.Compare does: those that have

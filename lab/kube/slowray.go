@@ -95,16 +95,13 @@ func (n *Node) InstallSlowray(ctx context.Context, t *Tools) error {
 	}
 }
 
-// Why is kubectl slowray why, which has to find something.
+// Why is what kubectl slowray why prints, whether it found something or not.
 func (n *Node) Why(ctx context.Context, t *Tools, args ...string) (string, error) {
 	cmd := n.Command(ctx, append([]string{t.plugin, "why"}, args...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return "", fmt.Errorf("kube: nothing was found: %s", out)
-	case !errors.As(err, &exit) || exit.ExitCode() != 1:
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
 		return "", fmt.Errorf("kube: kubectl slowray why: %w: %s", err, out)
 	}
 	return string(out), nil

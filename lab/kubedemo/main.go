@@ -104,6 +104,7 @@ func demo(ctx context.Context) (err error) {
 		return err
 	}
 	say("helm install slowray packaging/helm/slowray")
+	installing := time.Now()
 	if err := n.InstallSlowray(soon, tools); err != nil {
 		return err
 	}
@@ -117,10 +118,32 @@ func demo(ctx context.Context) (err error) {
 			return n.Err()
 		}
 	}
+	if err := firstVerdict(soon, say, n, tools, installing); err != nil {
+		return err
+	}
 	for _, f := range faults {
 		if err := show(ctx, say, n, c, tools, f); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// firstLimit is how long it may take from helm install to the first verdict on a shop that
+// is well, by the clock of whoever waits: with the start of the pod, and a window of 10 s.
+const firstLimit = time.Minute
+
+// firstVerdict asks for the first time, and says how long that took from the installation on.
+func firstVerdict(ctx context.Context, say func(string), n *kube.Node, tools *kube.Tools, installing time.Time) error {
+	answer, err := n.Why(ctx, tools, "-n", kube.ShopNamespace, "deploy/cart")
+	if err != nil {
+		return err
+	}
+	took := time.Since(installing)
+	verdict, _, _ := strings.Cut(strings.TrimSpace(answer), "\n")
+	say(fmt.Sprintf("the first verdict, %.1f s after helm install: %s", took.Seconds(), verdict))
+	if took > firstLimit {
+		return fmt.Errorf("the first verdict came %.1f s after helm install, more than %s", took.Seconds(), firstLimit)
 	}
 	return nil
 }
