@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,7 +24,7 @@ import (
 func TestParseRecord(t *testing.T) {
 	le := binary.LittleEndian
 	var b []byte
-	for _, v := range []uint64{7, 8, 9} {
+	for _, v := range []uint64{7, 8, 9, 12} {
 		b = le.AppendUint64(b, v)
 	}
 	b = le.AppendUint32(le.AppendUint32(b, 10), 11)
@@ -38,8 +39,8 @@ func TestParseRecord(t *testing.T) {
 	if err := parseRecord(b, &r); err != nil {
 		t.Fatal(err)
 	}
-	got := []any{r.time, r.blocked, r.runnable, r.pid, r.tid, r.kind, r.flags, commText(r.comm), address(r.kernel, 0), address(r.user, 0), address(r.user, 1)}
-	want := []any{uint64(7), uint64(8), uint64(9), 10, 11, offCPU, uint16(flagKernelThread), "worker", uint64(100), uint64(200), uint64(300)}
+	got := []any{r.time, r.blocked, r.runnable, r.caller, r.pid, r.tid, r.kind, r.flags, commText(r.comm), address(r.kernel, 0), address(r.user, 0), address(r.user, 1)}
+	want := []any{uint64(7), uint64(8), uint64(9), uint64(12), 10, 11, offCPU, uint16(flagKernelThread), "worker", uint64(100), uint64(200), uint64(300)}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported()); diff != "" {
 		t.Error(diff)
 	}
@@ -100,6 +101,52 @@ func TestTally(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, out); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestCalls: the caller of a function that was interrupted before it had a frame is in its
+// stack once, and nobody is of one that had a frame by then.
+func TestCalls(t *testing.T) {
+	space := symbol.NewSpace("/proc")
+	defer space.Close()
+	pc, _, _, _ := runtime.Caller(0)
+	entry, caller := uint64(reflect.ValueOf(computes).Pointer()), uint64(pc)
+	word := func(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }
+	name := func(f any) string { return runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name() }
+	leaf, outer := name(computes), name(TestCalls)
+	other := space.Function(observe.Frame{Name: "other", Kind: observe.FrameGo})
+	for _, c := range []struct {
+		name         string
+		user, caller uint64
+		full         []symbol.Location // that the unwinder found
+		want         []string
+	}{
+		{"at its beginning", entry, caller, nil, []string{leaf, outer}},
+		{"with a frame", caller, entry + 1, nil, []string{outer}},
+		{"returns to no code", entry, 0x1001, nil, []string{leaf}},
+		{"unwound by frame pointers", entry, caller, []symbol.Location{space.Function(observe.Frame{Name: leaf, Kind: observe.FrameGo}), other}, []string{leaf, outer, "other"}},
+		{"unwound by tables", entry, caller, []symbol.Location{space.Function(observe.Frame{Name: leaf, Kind: observe.FrameGo}), space.Function(observe.Frame{Name: outer, Kind: observe.FrameGo})}, []string{leaf, outer}},
+		{"unwound, with a frame", caller, entry + 1, []symbol.Location{other}, []string{"other"}},
+	} {
+		ta := newTally(space, false)
+		frames := ta.userFrames(&record{pid: os.Getpid(), kind: onCPU, user: word(c.user), caller: c.caller}, nil)
+		if c.full != nil {
+			var full []int32
+			for _, l := range c.full {
+				full = append(full, ta.id(l))
+			}
+			frames = ta.withCall(nil, frames, full)
+		}
+		ta.count(thread{pid: os.Getpid()}, frames, value{first: 1})
+		out := &observe.Stacks{Types: Types(false)}
+		ta.export(out)
+		var got []string
+		for _, f := range out.Samples[0].Frames {
+			got = append(got, out.Frames[f].Name)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
 	}
 }
 
