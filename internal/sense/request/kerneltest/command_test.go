@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -22,7 +23,11 @@ func command(t *testing.T, args ...string) (stdout, stderr string, status int) {
 	if *slowray == "" {
 		t.Skip("SKIP: no -slowray: the command is NOT tested")
 	}
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	limit := time.Minute
+	if os.Getenv("SLOWRAY_TEST_EMULATED") != "" {
+		limit = 5 * time.Minute // with others on its machine, one that is emulated for arm64 takes 90 s
+	}
+	ctx, stop := context.WithTimeout(t.Context(), limit)
 	defer stop()
 	var out, err bytes.Buffer
 	cmd := exec.CommandContext(ctx, *slowray, args...)
