@@ -19,7 +19,7 @@ import (
 // Left says where a function has its return address.
 type Left uint8
 
-// Functions in C and those of its kind are told from those of Go, whose frame pointers lead
+// Functions of Go are apart from those of C and its kind: their frame pointers lead
 // through all their callers but this one.
 const (
 	LeftNowhere Left = iota // elsewhere, or that is not known
