@@ -2,12 +2,17 @@ package interpreter
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/callstack"
@@ -57,7 +62,12 @@ func TestWholeStacks(t *testing.T) {
 			t.Skipf("SKIP: %s: whole stacks are NOT tested", s.Notes[i])
 		}
 		for i, p := range native {
-			t.Run(p.name+" "+mode.name, func(t *testing.T) { p.checkWhole(t, s, opt.PIDs[i], mode.leaves, emulated) })
+			t.Run(p.name+" "+mode.name, func(t *testing.T) {
+				if p.leaf && mode.opt.OnCPU && errors.Is(features.HaveProgramHelper(ebpf.PerfEvent, asm.FnTaskPtRegs), ebpf.ErrNotSupported) {
+					t.Skip("SKIP: before Linux 5.15 callers of functions without a frame are missing: whole stacks are NOT tested")
+				}
+				p.checkWhole(t, s, opt.PIDs[i], mode.leaves, emulated && !(p.ownEngine && mode.opt.OnCPU))
+			})
 		}
 	}
 }
@@ -76,7 +86,8 @@ func (p planted) run(t *testing.T, mode string) int {
 	return cmd.Process.Pid
 }
 
-func (p planted) checkWhole(t *testing.T, s *observe.Stacks, pid int, leaves []string, emulated bool) {
+// checkWhole checks nearly all stacks of a process; some says that enough of them will do.
+func (p planted) checkWhole(t *testing.T, s *observe.Stacks, pid int, leaves []string, some bool) {
 	t.Helper()
 	mine := *s
 	mine.Samples = slices.DeleteFunc(slices.Clone(s.Samples), func(x observe.StackSample) bool { return x.PID != pid })
@@ -100,7 +111,7 @@ func (p planted) checkWhole(t *testing.T, s *observe.Stacks, pid int, leaves []s
 	if whole < 20 {
 		t.Fatalf("%d of %d stacks lead through handle_request and main:\n%s", whole, all, folded(&mine))
 	}
-	if whole*10 < all*9 && (!emulated || p.ownEngine) {
+	if whole*10 < all*9 && !some {
 		t.Errorf("%d of %d stacks lead through handle_request and main:\n%s", whole, all, folded(&mine))
 	}
 }
