@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -55,7 +56,8 @@ func (s *Space) Left(b *budget.Budget, locations []Location) map[Location]Left {
 		} else {
 			continue
 		}
-		_ = leftAt(b.Share(len(order)-i), from, img.byAddress, byImage[img], func(at uint64, how Left) { out[Location{img, at}] = how })
+		slices.Sort(byImage[img])
+		_ = leftAt(b.Share(len(order)-i), from, img.byAddress, slices.Compact(byImage[img]), func(at uint64, how Left) { out[Location{img, at}] = how })
 	}
 	return out
 }
