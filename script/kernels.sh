@@ -38,7 +38,7 @@ arch=${ARCH:-amd64}
 keep=$PWD/.kernels
 cc=gcc
 # Seconds after which a machine, and the tests of a package, are taken to hang.
-boot_limit=600
+boot_limit=1800
 test_limit=500
 case $arch in
 amd64) suites=${*:-bullseye bookworm trixie sid} ;;

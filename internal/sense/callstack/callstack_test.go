@@ -160,8 +160,8 @@ func TestNoProcess(t *testing.T) {
 var sink atomic.Int64
 
 //go:noinline
-func computes(end time.Time) {
-	for time.Now().Before(end) {
+func computes(over *atomic.Bool) {
+	for !over.Load() {
 		for range 1000 {
 			sink.Add(1)
 		}
@@ -169,10 +169,10 @@ func computes(end time.Time) {
 }
 
 //go:noinline
-func sleeps(end time.Time) {
+func sleeps(over *atomic.Bool) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	for time.Now().Before(end) {
+	for !over.Load() {
 		naps = append(naps, time.Now().UnixNano())
 		t := unix.NsecToTimespec(nap)
 		_ = unix.Nanosleep(&t, nil)
@@ -194,7 +194,7 @@ func TestOwnStacks(t *testing.T) {
 	const window = 2 * time.Second
 	for _, c := range []struct {
 		name, function string
-		do             func(time.Time)
+		do             func(over *atomic.Bool)
 		opt            Options
 		kernel         string
 	}{
@@ -202,11 +202,13 @@ func TestOwnStacks(t *testing.T) {
 		{"off CPU", "sleeps", sleeps, Options{OffCPU: true}, "nanosleep"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			end := time.Now().Add(window + 2*time.Second)
+			var over atomic.Bool
 			done := make(chan struct{})
-			go func() { c.do(end); close(done) }()
+			go func() { c.do(&over); close(done) }()
 			c.opt.PIDs = []int{os.Getpid()}
 			s, err := Record(context.Background(), window, c.opt)
+			over.Store(true)
+			<-done
 			if errors.Is(err, ebpf.ErrNotSupported) {
 				t.Skip(err)
 			}
@@ -237,7 +239,6 @@ func TestOwnStacks(t *testing.T) {
 			if took := float64(through + runnable); took < least {
 				t.Errorf("%.2f s in %s, want at least %.2f s: %+v", took/1e9, c.function, least/1e9, s)
 			}
-			<-done
 			within := int64(-2) // the timer of one may run before it has left the CPU
 			for _, at := range naps {
 				if at > s.StartNS && at+nap < s.StartNS+s.WindowNS {
@@ -317,17 +318,18 @@ func TestNoUnwinder(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to load BPF programs")
 	}
-	end := time.Now().Add(1500 * time.Millisecond)
+	var over atomic.Bool
 	done := make(chan struct{})
-	go func() { computes(end); close(done) }()
+	go func() { computes(&over); close(done) }()
 	s, err := Record(context.Background(), time.Second, Options{
 		PIDs: []int{os.Getpid()}, OnCPU: true, Threads: true,
 		Unwinder: func(*symbol.Space, []int) (Unwinder, error) { return nil, errors.New("refused") },
 	})
+	over.Store(true)
+	<-done
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
-	<-done
 	if !slices.ContainsFunc(s.Notes, func(n string) bool {
 		return strings.HasPrefix(n, "no frames of interpreters") && strings.HasSuffix(n, ": refused")
 	}) {
