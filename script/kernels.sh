@@ -37,14 +37,17 @@ fi
 arch=${ARCH:-amd64}
 keep=$PWD/.kernels
 cc=gcc
-boot_limit=600 # seconds
+# Seconds after which a machine, and the tests of a package, are taken to hang.
+boot_limit=1800
+test_limit=500
 case $arch in
 amd64) suites=${*:-bullseye bookworm trixie sid} ;;
 arm64)
 	suites=${*:-bookworm trixie sid sid-16k}
 	keep=$keep/arm64
 	cc=aarch64-linux-gnu-gcc
-	boot_limit=1200
+	boot_limit=3600
+	test_limit=1500
 	;;
 *)
 	echo "kernels: no such architecture: $arch (amd64, arm64)" >&2
@@ -54,7 +57,7 @@ esac
 [ -z "$count" ] || suites=${*:-trixie}
 # What slowray asks the kernel for by way of modules, and what the tests need.
 modules='tcp_diag unix_diag nf_conntrack_netlink tun veth sch_netem zram lzo-rle null_blk'
-packages='./internal/bpf ./internal/sense/request ./internal/sense/connect ./internal/sense/dns ./internal/sense/socket ./internal/sense/stack ./internal/sense/callstack ./internal/sense/function ./internal/sense/request/kerneltest ./lab/guest'
+packages='./internal/bpf ./internal/sense/request ./internal/sense/connect ./internal/sense/dns ./internal/sense/socket ./internal/sense/stack ./internal/sense/callstack ./internal/sense/callstack/interpreter ./internal/sense/function ./internal/sense/request/kerneltest ./lab/guest'
 [ -z "$short" ] || packages=./internal/sense/request/kerneltest
 [ -z "$count" ] || packages=./internal/sense/request
 [ -z "$only" ] || packages=$only
@@ -140,7 +143,7 @@ initramfs() {
 	find "$root/lib/modules" -name '*.xz' -exec xz -d {} +
 	cp "$from/modules.builtin" "$root/lib/modules/$version/" 2>/dev/null || :
 	busybox depmod -b "$root" "$version"
-	printf '#!/bin/sh\nexport GUEST_RUN="%s" SLOWRAY_INSTRUCTIONS=%s\n' "${GUEST_RUN:-.}" "$count" >"$root/init"
+	printf '#!/bin/sh\nexport GUEST_RUN="%s" SLOWRAY_INSTRUCTIONS=%s TEST_LIMIT=%s\n' "${GUEST_RUN:-.}" "$count" "$test_limit" >"$root/init"
 	cat >>"$root/init" <<-'EOF'
 		export PATH=/bin HOME=/tmp SLOWRAY_TEST_PLANTED=/planted SLOWRAY_TEST_EMULATED=yes
 		busybox mount -t proc proc /proc
@@ -164,6 +167,7 @@ initramfs() {
 			# Left out: what judges times, or how much a ring holds of a rush, and
 			# what needs Python or a compiler.
 			function.test) set -- -test.skip '^(TestParse|Fuzz)|^Test(PlantedCalls|GoProgram|RequestShare|Exception)$' ;;
+			interpreter.test) set -- -test.run '^TestWholeStacks$' ;;
 			guest.test) set -- -slowray=/bin/slowray -test.run "$GUEST_RUN" ;;
 			request.test) set -- -test.run "$request" ;;
 			*) set -- -test.skip '^(TestParse|Fuzz)' ;;
@@ -173,7 +177,7 @@ initramfs() {
 			kerneltest.test) set -- "$@" -test.run "$GUEST_RUN" ;;
 			*) set -- -test.run "$GUEST_RUN" ;;
 			esac
-			$t -test.v -test.timeout 500s "$@" 2>&1
+			$t -test.v -test.timeout "${TEST_LIMIT}s" "$@" 2>&1
 			echo "status $?"
 		done
 		echo finished
@@ -263,13 +267,19 @@ go build -trimpath -o "$keep/slowray" ./cmd/slowray
 for p in $packages; do
 	go test -c -trimpath -ldflags=-s -o "$keep/tests/$(basename "$p").test" "$p"
 done
-# The programs whose calls sense/function counts, since there is no compiler in
+# The programs whose calls and stacks the tests watch, since there is no compiler in
 # there, and the libraries that they need.
 rm -rf "$keep/planted"
-case "$packages " in *sense/function\ *)
+case "$packages " in *sense/function\ * | *callstack/interpreter\ *)
 	mkdir -p "$keep/planted/lib"
 	$cc -O2 -pthread -o "$keep/planted/planted" internal/sense/function/testdata/planted.c
+	go build -trimpath -o "$keep/planted/golang" ./internal/sense/function/testdata/golang
+	stacks=internal/sense/callstack/interpreter/testdata
+	$cc -O2 -fomit-frame-pointer -o "$keep/planted/c" $stacks/planted.c
+	$cc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -o "$keep/planted/cfp" $stacks/planted.c
+	go build -trimpath -ldflags='-s -w' -o "$keep/planted/go" ./$stacks/planted
 	if [ "$arch" = arm64 ]; then
+		$cc -O2 -fomit-frame-pointer -mbranch-protection=pac-ret -o "$keep/planted/cpac" $stacks/planted.c
 		mkdir "$keep/planted/lib/lib"
 		cp /usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1 /usr/aarch64-linux-gnu/lib/libc.so.6 "$keep/planted/lib/lib/"
 	else
@@ -277,7 +287,6 @@ case "$packages " in *sense/function\ *)
 			cp --parents -L "$file" "$keep/planted/lib"
 		done
 	fi
-	go build -trimpath -o "$keep/planted/golang" ./internal/sense/function/testdata/golang
 	;;
 esac
 failed=0

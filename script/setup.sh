@@ -23,7 +23,7 @@ packages() {
 		packages demo
 		packages fleet-demo
 		packages release
-		echo iptables conntrack util-linux tcpdump sysbench python3 nghttp2-client curl chromium fontconfig fonts-wqy-microhei prometheus prometheus-alertmanager zsh fish groff-base
+		echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross iptables conntrack util-linux tcpdump sysbench python3 nghttp2-client curl chromium fontconfig fonts-wqy-microhei prometheus prometheus-alertmanager zsh fish groff-base
 		;;
 	lab)
 		packages demo

@@ -16,6 +16,7 @@
  * must read before the process ends.
  */
 #include "headers/kernel.h"
+#include "headers/caller.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
@@ -46,6 +47,7 @@ struct record {
 	__u64 time; /* off the CPU: since when */
 	__u64 blocked; /* ns until it was woken */
 	__u64 runnable; /* ns from then until it ran */
+	__u64 caller; /* of the innermost user frame, if it has not put it elsewhere */
 	__u32 tgid;
 	__u32 tid;
 	__u16 kind;
@@ -64,6 +66,7 @@ struct record {
 struct parked {
 	__u64 time;
 	__u64 woken;
+	__u64 caller; /* as in record */
 	__u32 state; /* 0: it still wanted to run */
 	__u32 user; /* bytes of ips */
 	__u32 tgid;
@@ -201,7 +204,7 @@ int sample(struct bpf_perf_event_data *ctx)
 	if (!r)
 		return 0;
 	r->time = bpf_ktime_get_ns();
-	r->blocked = r->runnable = 0;
+	r->blocked = r->runnable = r->caller = 0;
 	r->tgid = id >> 32;
 	r->tid = id;
 	r->kind = ON_CPU;
@@ -217,6 +220,8 @@ int sample(struct bpf_perf_event_data *ctx)
 		user = 0;
 		if (BPF_CORE_READ(task, flags) & PF_KTHREAD)
 			r->flags |= KTHREAD;
+	} else {
+		r->caller = left_by_call();
 	}
 	r->kernel_frames = kernel / 8;
 	r->user_frames = user / 8;
@@ -335,6 +340,7 @@ static __always_inline void leaves(__u64 *ctx, struct task_struct___stacks *prev
 		if (user < 0)
 			user = 0;
 	}
+	p->caller = user ? left_by_call() : 0;
 	p->user = user;
 	p->deep = has_unwinder && !(prev->flags & PF_KTHREAD) && worthwhile(tid, p, now);
 	p->state = state;
@@ -368,7 +374,7 @@ static __always_inline void appears(__u64 *ctx, struct task_struct___stacks *nex
 
 	if (!r || lost_threads) /* it may be one for which there was no room */
 		return;
-	r->time = 0;
+	r->time = r->caller = 0;
 	r->blocked = now;
 	r->runnable = 0;
 	r->tgid = next->tgid;
@@ -408,6 +414,7 @@ static __always_inline void returns(__u64 *ctx, struct task_struct___stacks *nex
 	if (!r)
 		return;
 	r->time = since;
+	r->caller = p->caller;
 	r->blocked = r->runnable = 0;
 	if (!p->state)
 		r->runnable = now - since;
@@ -472,6 +479,7 @@ int executed(__u64 *ctx)
 	if (!r)
 		return 0;
 	r->time = bpf_ktime_get_ns();
+	r->caller = 0;
 	r->tgid = tgid;
 	r->tid = task->pid;
 	r->kind = EXECUTED;
@@ -502,7 +510,7 @@ int forked(__u64 *ctx)
 	p->tgid = tgid;
 	p->flags = child->flags & PF_KTHREAD ? KTHREAD : 0;
 	bpf_probe_read_kernel(&p->comm, sizeof(p->comm), &child->comm);
-	p->user = p->state = p->deep = p->woken = 0;
+	p->user = p->state = p->deep = p->woken = p->caller = 0;
 	p->time = bpf_ktime_get_ns();
 	return 0;
 }

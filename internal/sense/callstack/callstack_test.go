@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -23,7 +24,7 @@ import (
 func TestParseRecord(t *testing.T) {
 	le := binary.LittleEndian
 	var b []byte
-	for _, v := range []uint64{7, 8, 9} {
+	for _, v := range []uint64{7, 8, 9, 12} {
 		b = le.AppendUint64(b, v)
 	}
 	b = le.AppendUint32(le.AppendUint32(b, 10), 11)
@@ -38,8 +39,8 @@ func TestParseRecord(t *testing.T) {
 	if err := parseRecord(b, &r); err != nil {
 		t.Fatal(err)
 	}
-	got := []any{r.time, r.blocked, r.runnable, r.pid, r.tid, r.kind, r.flags, commText(r.comm), address(r.kernel, 0), address(r.user, 0), address(r.user, 1)}
-	want := []any{uint64(7), uint64(8), uint64(9), 10, 11, offCPU, uint16(flagKernelThread), "worker", uint64(100), uint64(200), uint64(300)}
+	got := []any{r.time, r.blocked, r.runnable, r.caller, r.pid, r.tid, r.kind, r.flags, commText(r.comm), address(r.kernel, 0), address(r.user, 0), address(r.user, 1)}
+	want := []any{uint64(7), uint64(8), uint64(9), uint64(12), 10, 11, offCPU, uint16(flagKernelThread), "worker", uint64(100), uint64(200), uint64(300)}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported()); diff != "" {
 		t.Error(diff)
 	}
@@ -103,6 +104,52 @@ func TestTally(t *testing.T) {
 	}
 }
 
+// TestCalls: the caller of a function that was interrupted before it had a frame is in its
+// stack once, and nobody is of one that had a frame by then.
+func TestCalls(t *testing.T) {
+	space := symbol.NewSpace("/proc")
+	defer space.Close()
+	pc, _, _, _ := runtime.Caller(0)
+	entry, caller := uint64(reflect.ValueOf(computes).Pointer()), uint64(pc)
+	word := func(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }
+	name := func(f any) string { return runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name() }
+	leaf, outer := name(computes), name(TestCalls)
+	other := space.Function(observe.Frame{Name: "other", Kind: observe.FrameGo})
+	for _, c := range []struct {
+		name         string
+		user, caller uint64
+		full         []symbol.Location // that the unwinder found
+		want         []string
+	}{
+		{"at its beginning", entry, caller, nil, []string{leaf, outer}},
+		{"with a frame", caller, entry + 1, nil, []string{outer}},
+		{"returns to no code", entry, 0x1001, nil, []string{leaf}},
+		{"unwound by frame pointers", entry, caller, []symbol.Location{space.Function(observe.Frame{Name: leaf, Kind: observe.FrameGo}), other}, []string{leaf, outer, "other"}},
+		{"unwound by tables", entry, caller, []symbol.Location{space.Function(observe.Frame{Name: leaf, Kind: observe.FrameGo}), space.Function(observe.Frame{Name: outer, Kind: observe.FrameGo})}, []string{leaf, outer}},
+		{"unwound, with a frame", caller, entry + 1, []symbol.Location{other}, []string{"other"}},
+	} {
+		ta := newTally(space, false)
+		frames := ta.userFrames(&record{pid: os.Getpid(), kind: onCPU, user: word(c.user), caller: c.caller}, nil)
+		if c.full != nil {
+			var full []int32
+			for _, l := range c.full {
+				full = append(full, ta.id(l))
+			}
+			frames = ta.withCall(nil, frames, full)
+		}
+		ta.count(thread{pid: os.Getpid()}, frames, value{first: 1})
+		out := &observe.Stacks{Types: Types(false)}
+		ta.export(out)
+		var got []string
+		for _, f := range out.Samples[0].Frames {
+			got = append(got, out.Frames[f].Name)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+}
+
 func TestNoProcess(t *testing.T) {
 	const none = 1 << 30
 	if _, err := Record(context.Background(), time.Second, Options{PIDs: []int{none}, OnCPU: true}); !errors.Is(err, ErrNoProcess) {
@@ -113,8 +160,8 @@ func TestNoProcess(t *testing.T) {
 var sink atomic.Int64
 
 //go:noinline
-func computes(end time.Time) {
-	for time.Now().Before(end) {
+func computes(over *atomic.Bool) {
+	for !over.Load() {
 		for range 1000 {
 			sink.Add(1)
 		}
@@ -122,10 +169,10 @@ func computes(end time.Time) {
 }
 
 //go:noinline
-func sleeps(end time.Time) {
+func sleeps(over *atomic.Bool) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	for time.Now().Before(end) {
+	for !over.Load() {
 		naps = append(naps, time.Now().UnixNano())
 		t := unix.NsecToTimespec(nap)
 		_ = unix.Nanosleep(&t, nil)
@@ -147,7 +194,7 @@ func TestOwnStacks(t *testing.T) {
 	const window = 2 * time.Second
 	for _, c := range []struct {
 		name, function string
-		do             func(time.Time)
+		do             func(over *atomic.Bool)
 		opt            Options
 		kernel         string
 	}{
@@ -155,11 +202,13 @@ func TestOwnStacks(t *testing.T) {
 		{"off CPU", "sleeps", sleeps, Options{OffCPU: true}, "nanosleep"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			end := time.Now().Add(window + 2*time.Second)
+			var over atomic.Bool
 			done := make(chan struct{})
-			go func() { c.do(end); close(done) }()
+			go func() { c.do(&over); close(done) }()
 			c.opt.PIDs = []int{os.Getpid()}
 			s, err := Record(context.Background(), window, c.opt)
+			over.Store(true)
+			<-done
 			if errors.Is(err, ebpf.ErrNotSupported) {
 				t.Skip(err)
 			}
@@ -190,7 +239,6 @@ func TestOwnStacks(t *testing.T) {
 			if took := float64(through + runnable); took < least {
 				t.Errorf("%.2f s in %s, want at least %.2f s: %+v", took/1e9, c.function, least/1e9, s)
 			}
-			<-done
 			within := int64(-2) // the timer of one may run before it has left the CPU
 			for _, at := range naps {
 				if at > s.StartNS && at+nap < s.StartNS+s.WindowNS {
@@ -270,17 +318,18 @@ func TestNoUnwinder(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to load BPF programs")
 	}
-	end := time.Now().Add(1500 * time.Millisecond)
+	var over atomic.Bool
 	done := make(chan struct{})
-	go func() { computes(end); close(done) }()
+	go func() { computes(&over); close(done) }()
 	s, err := Record(context.Background(), time.Second, Options{
 		PIDs: []int{os.Getpid()}, OnCPU: true, Threads: true,
 		Unwinder: func(*symbol.Space, []int) (Unwinder, error) { return nil, errors.New("refused") },
 	})
+	over.Store(true)
+	<-done
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}
-	<-done
 	if !slices.ContainsFunc(s.Notes, func(n string) bool {
 		return strings.HasPrefix(n, "no frames of interpreters") && strings.HasSuffix(n, ": refused")
 	}) {

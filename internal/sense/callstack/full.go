@@ -146,9 +146,9 @@ func (w *watcher) count(h *held) {
 	if h.deepKernel || h.deepUser {
 		w.tally.truncated++
 	}
-	if n := len(h.frames) - h.kernel; n > 0 {
+	if user := h.frames[h.kernel:]; len(user) > 0 {
 		w.tally.walked++
-		if n == 1 {
+		if len(user) == 1 || len(user) == 2 && user[1] < 0 {
 			w.tally.short++
 		}
 	}
@@ -165,7 +165,8 @@ func (w *watcher) settle(before time.Time) {
 			break
 		}
 		if frames := f.at(h.thread.tid, h.time); frames != nil {
-			h.frames = append(h.frames[:h.kernel], frames...)
+			own := slices.Clone(h.frames[h.kernel:])
+			h.frames = w.tally.withCall(h.frames[:h.kernel], own, frames)
 			h.deepUser = false
 			f.matched++
 		} else {

@@ -13,7 +13,7 @@ import (
 // recordOf is a record as stacks.bpf.c writes it.
 func recordOf(k kind, pid uint32, kernel, user []uint64) []byte {
 	le := binary.LittleEndian
-	b := le.AppendUint64(le.AppendUint64(le.AppendUint64(nil, 100), 10), 20)
+	b := le.AppendUint64(le.AppendUint64(le.AppendUint64(le.AppendUint64(nil, 100), 10), 20), 0x1001)
 	b = le.AppendUint32(le.AppendUint32(b, pid), pid+1)
 	b = le.AppendUint16(le.AppendUint16(b, uint16(k)), uint16(len(kernel)))
 	b = le.AppendUint16(le.AppendUint16(b, uint16(len(user))), 0)

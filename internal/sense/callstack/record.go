@@ -21,7 +21,7 @@ const (
 	flagKernelThread  = 1 // it has no memory of its own
 	flagNoKernelStack = 2
 
-	headerSize  = 3*8 + 2*4 + 4*2 + 16
+	headerSize  = 4*8 + 2*4 + 4*2 + 16
 	kernelDepth = 64
 	userDepth   = 127
 )
@@ -29,6 +29,7 @@ const (
 // record is struct record of stacks.bpf.c, whose memory it uses.
 type record struct {
 	time, blocked, runnable uint64 // ns; time by the monotonic clock
+	caller                  uint64 // where the innermost user frame may return to; 0 = nowhere that is known
 	pid, tid                int
 	kind                    kind
 	flags                   uint16
@@ -44,10 +45,11 @@ func parseRecord(b []byte, r *record) error {
 	}
 	le := binary.LittleEndian
 	r.time, r.blocked, r.runnable = le.Uint64(b), le.Uint64(b[8:]), le.Uint64(b[16:])
-	r.pid, r.tid = int(le.Uint32(b[24:])), int(le.Uint32(b[28:]))
-	r.kind, r.flags = kind(le.Uint16(b[32:])), le.Uint16(b[38:])
-	kernel, user := int(le.Uint16(b[34:]))*8, int(le.Uint16(b[36:]))*8
-	r.comm = b[40:56]
+	r.caller = le.Uint64(b[24:])
+	r.pid, r.tid = int(le.Uint32(b[32:])), int(le.Uint32(b[36:]))
+	r.kind, r.flags = kind(le.Uint16(b[40:])), le.Uint16(b[46:])
+	kernel, user := int(le.Uint16(b[42:]))*8, int(le.Uint16(b[44:]))*8
+	r.comm = b[48:64]
 	ips := b[headerSize:]
 	if kernel+user > len(ips) {
 		return errRecord
@@ -67,6 +69,7 @@ func commText(b []byte) string {
 // parked is struct parked of stacks.bpf.c: a thread that left the CPU.
 type parked struct {
 	Time, Woken uint64
+	Caller      uint64
 	State, User uint32
 	TGID        uint32
 	Flags, Deep uint16

@@ -26,6 +26,8 @@ type tally struct {
 	byThread  bool
 	ids       map[symbol.Location]int32
 	locations []symbol.Location
+	calls     []callAt
+	callIDs   map[callAt]int32
 	stacks    map[string]*stack
 	frames    int   // of all stacks
 	lost      int64 // records of further stacks
@@ -43,12 +45,12 @@ type stack struct {
 	kernel   bool // a kernel thread
 	state    string
 	slow     bool    // in the time of a slow request
-	frames   []int32 // leaf first, indices of locations
+	frames   []int32 // leaf first, indices of locations; negative: ^ an index of calls
 	values   [3]int64
 }
 
 func newTally(space *symbol.Space, byThread bool) *tally {
-	return &tally{space: space, byThread: byThread, ids: map[symbol.Location]int32{}, stacks: map[string]*stack{}}
+	return &tally{space: space, byThread: byThread, ids: map[symbol.Location]int32{}, callIDs: map[callAt]int32{}, stacks: map[string]*stack{}}
 }
 
 // kernelFrames locates the kernel's frames of a record.
@@ -80,8 +82,84 @@ func (t *tally) userFrames(r *record, into []int32) []int32 {
 			break
 		}
 		into = append(into, t.id(l))
+		if call, ok := t.callOf(r, p, l); i == 0 && ok {
+			into = append(into, call)
+		}
 	}
 	return into
+}
+
+// callAt is a place that may have called the innermost function of a stack: which of them
+// did is asked of the binaries when the window is over.
+type callAt struct {
+	leaf, caller int32 // indices of locations
+	full         bool  // in a stack that the unwinder found
+}
+
+// callOf is the call that a record has of its innermost frame.
+func (t *tally) callOf(r *record, p *symbol.Process, leaf symbol.Location) (id int32, ok bool) {
+	at := symbol.ReturnAddress(r.caller)
+	if at == 0 || !leaf.Known() || !p.Holds(at-1) {
+		return 0, false
+	}
+	return t.callID(callAt{leaf: t.id(leaf), caller: t.id(p.Location(at - 1))})
+}
+
+func (t *tally) callID(c callAt) (id int32, ok bool) {
+	id, ok = t.callIDs[c]
+	if !ok {
+		if len(t.calls) >= maxLocations {
+			return 0, false
+		}
+		id = int32(len(t.calls))
+		t.callIDs[c] = id
+		t.calls = append(t.calls, c)
+	}
+	return ^id, true
+}
+
+// withCall gives a stack that the unwinder found the call that the record's own has.
+func (t *tally) withCall(into, own, full []int32) []int32 {
+	if len(own) < 2 || own[1] >= 0 || len(full) == 0 {
+		return append(into, full...)
+	}
+	c := t.calls[^own[1]]
+	c.full = true
+	id, ok := t.callID(c)
+	into = append(into, full[0])
+	if ok {
+		into = append(into, id)
+	}
+	return append(into, full[1:]...)
+}
+
+// settleCalls makes frames of the calls by which functions were entered that had not put
+// their return address elsewhere yet, and drops the others.
+func (t *tally) settleCalls(b *budget.Budget) {
+	var leaves []symbol.Location
+	for _, c := range t.calls {
+		leaves = append(leaves, t.locations[c.leaf])
+	}
+	left := t.space.Left(b, leaves)
+	for _, s := range t.stacks {
+		s.frames = slices.DeleteFunc(s.frames, func(f int32) bool {
+			if f >= 0 {
+				return false
+			}
+			// The unwinder goes by frame pointers in Go, elsewhere by tables.
+			c := t.calls[^f]
+			how := left[t.locations[c.leaf]]
+			return how == symbol.LeftNowhere || c.full && how != symbol.LeftByGo
+		})
+	}
+}
+
+// location is the index of that of a frame.
+func (t *tally) location(f int32) int32 {
+	if f < 0 {
+		return t.calls[^f].caller
+	}
+	return f
 }
 
 // thread is whom a stack belongs to.
@@ -157,8 +235,10 @@ func (t *tally) count(of thread, frames []int32, v value) {
 // export writes the stacks with the names of their frames. Values beyond the
 // types are left out.
 func (t *tally) export(out *observe.Stacks) {
+	b := budget.New(context.Background(), symbol.Limits)
+	t.settleCalls(b.Share(2))
 	used, ids := t.used()
-	frames, missing := t.space.Frames(budget.New(context.Background(), symbol.Limits), used)
+	frames, missing := t.space.Frames(b, used)
 	index := map[observe.Frame]int32{}
 	of := make([]int32, len(t.locations))
 	for i, f := range frames {
@@ -173,7 +253,7 @@ func (t *tally) export(out *observe.Stacks) {
 	// Places in one function are one frame: stacks that differed may be equal.
 	merged := map[string]int{}
 	for _, s := range t.stacks {
-		x := t.sample(s, of, len(out.Types))
+		x := t.sample(s, out.Frames, of, len(out.Types))
 		key := binary.LittleEndian.AppendUint64(nil, uint64(x.PID)<<32|uint64(x.TID))
 		key = fmt.Appendf(key, "%s\x00%s\x00%s\x00%t", x.Comm, x.Thread, x.State, x.Slow)
 		for _, f := range x.Frames {
@@ -199,7 +279,7 @@ func (t *tally) used() (locations []symbol.Location, ids []int32) {
 	seen := make([]int64, len(t.locations))
 	for _, s := range t.stacks {
 		for _, f := range s.frames {
-			seen[f] += s.values[0]
+			seen[t.location(f)] += s.values[0]
 		}
 	}
 	for i, n := range seen {
@@ -214,8 +294,8 @@ func (t *tally) used() (locations []symbol.Location, ids []int32) {
 	return locations, ids
 }
 
-// sample is a stack with so many values; of are the frames of the locations.
-func (t *tally) sample(s *stack, of []int32, values int) observe.StackSample {
+// sample is a stack with so many values; of are the frames of the locations, as indices of all.
+func (t *tally) sample(s *stack, all []observe.Frame, of []int32, values int) observe.StackSample {
 	x := observe.StackSample{PID: s.pid, TID: s.tid, Comm: s.thread, State: s.state, Slow: s.slow, Values: s.values[:values]}
 	if !s.kernel {
 		if comm := t.space.Process(s.pid).Comm; comm != "" {
@@ -225,9 +305,14 @@ func (t *tally) sample(s *stack, of []int32, values int) observe.StackSample {
 	if t.byThread && s.thread != x.Comm {
 		x.Thread = s.thread
 	}
-	x.Frames = make([]int32, len(s.frames))
+	x.Frames = make([]int32, 0, len(s.frames))
 	for i, f := range s.frames {
-		x.Frames[i] = of[f]
+		at := of[t.location(f)]
+		// Through functions in assembly the unwinder goes by tables, and has found the caller.
+		if f < 0 && t.calls[^f].full && i+1 < len(s.frames) && all[of[s.frames[i+1]]].Name == all[at].Name {
+			continue
+		}
+		x.Frames = append(x.Frames, at)
 	}
 	return x
 }

@@ -33,7 +33,7 @@ func (w *watcher) addWaiting() error {
 			return
 		}
 		r := record{
-			time: p.Time, pid: int(p.TGID), tid: tid, kind: offCPU, flags: uint16(p.Flags),
+			time: p.Time, caller: p.Caller, pid: int(p.TGID), tid: tid, kind: offCPU, flags: uint16(p.Flags),
 			comm: p.Comm[:], user: p.IPs[:min(int(p.User), len(p.IPs))&^7],
 		}
 		woken := now
@@ -62,10 +62,11 @@ func (w *watcher) addStill(r *record, v value) {
 	for _, l := range kernelStack(t.space, r.pid, r.tid) {
 		frames = append(frames, t.id(l))
 	}
+	own := t.userFrames(r, nil)
 	if full := w.full.at(r.tid, r.time); full != nil {
-		frames = append(frames, full...)
+		frames = t.withCall(frames, own, full)
 	} else {
-		frames = t.userFrames(r, frames)
+		frames = append(frames, own...)
 	}
 	w.keep(&held{thread: r.thread(), time: r.time, frames: frames, value: v})
 }

@@ -216,6 +216,7 @@ type goDescription struct {
 // Fields of runtime._func, counted from 1.
 const (
 	goName  = 1
+	goStack = 4
 	goFiles = 5
 	goLines = 6
 	goUnit  = 8
@@ -225,10 +226,7 @@ func (d *goDescription) field(n int) uint32 { return d.order.Uint32(d.fields[4*(
 
 // At is the function that holds an address; false when there is none.
 func (g *GoFunctions) At(addr uint64) (fn GoFunction, file string, line int, ok bool) {
-	if addr < g.entry(0) || addr >= g.entry(g.count) {
-		return fn, "", 0, false
-	}
-	i := sort.Search(g.count, func(i int) bool { return g.entry(i) > addr }) - 1
+	i := g.at(addr)
 	d := g.description(max(i, 0))
 	if i < 0 || d == nil {
 		return fn, "", 0, false
@@ -275,6 +273,55 @@ func (g *GoFunctions) first(table uint32) (int, bool) {
 		value = ^value
 	}
 	return int(int32(value) - 1), true
+}
+
+// maxValues bounds what is read of a function's table of values, bytes.
+const maxValues = 4096
+
+// LeftByCall says whether before the instruction at an address the return address of its
+// function is still where the call left it: on top of the stack (x86-64), in a register
+// (arm64). That is so while the function has nothing on the stack. known is false where no
+// function of Go is.
+func (g *GoFunctions) LeftByCall(addr uint64) (left, known bool) {
+	i := g.at(addr)
+	if i < 0 {
+		return false, false
+	}
+	d := g.description(i)
+	if d == nil {
+		return false, false
+	}
+	table := d.field(goStack)
+	at := g.parts.values + uint64(table)
+	if table == 0 || at >= g.table.FileSize {
+		return false, true
+	}
+	b := g.read(at, min(maxValues, g.table.FileSize-at))
+	pc, depth := g.entry(i), int32(-1)
+	for first := true; len(b) > 0; first = false {
+		step, n := binary.Uvarint(b)
+		if n <= 0 || step == 0 && !first {
+			break
+		}
+		width, m := binary.Uvarint(b[n:])
+		if m <= 0 {
+			break
+		}
+		b = b[n+m:]
+		depth += int32(step>>1) ^ -int32(step&1)
+		if pc += width * uint64(g.quantum); addr < pc {
+			return depth == 0, true
+		}
+	}
+	return false, true
+}
+
+// at is the number of the function that holds an address; -1 when there is none.
+func (g *GoFunctions) at(addr uint64) int {
+	if addr < g.entry(0) || addr >= g.entry(g.count) {
+		return -1
+	}
+	return sort.Search(g.count, func(i int) bool { return g.entry(i) > addr }) - 1
 }
 
 // Each visits all functions in order of address until visit returns false. Each

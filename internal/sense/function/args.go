@@ -118,6 +118,7 @@ type machine struct {
 	number               uint8
 	elf                  elf.Machine
 	sp, result, g        uint32
+	pushed               int64    // bytes that a call leaves on the stack
 	native, golang, call []uint16 // registers of arguments: C, Go, system calls
 }
 
@@ -129,25 +130,28 @@ func registers(names string) []uint16 {
 	return out
 }
 
-// here is this machine. System V AMD64 ABI, 3.2.3; cmd/compile/abi-internal.md;
-// syscall(2).
-var here = func() machine {
-	if runtime.GOARCH == "arm64" {
+// here is this machine.
+var here = machineOf(runtime.GOARCH)
+
+// System V AMD64 ABI, 3.2.3; Procedure Call Standard for the Arm 64-bit Architecture, 6.8;
+// cmd/compile/abi-internal.md; syscall(2).
+func machineOf(goarch string) machine {
+	if goarch == "arm64" {
 		var x []uint16
 		for i := range uint16(12) {
 			x = append(x, i*8)
 		}
 		return machine{number: 2, elf: elf.EM_AARCH64, sp: 31 * 8, result: 0, g: 28 * 8, native: x[:8], golang: x, call: append([]uint16{34 * 8}, x[1:6]...)}
 	}
-	return machine{number: 1, elf: elf.EM_X86_64, sp: 152, result: 80, g: uint32(x86Registers["r14"]),
+	return machine{number: 1, elf: elf.EM_X86_64, sp: 152, result: 80, g: uint32(x86Registers["r14"]), pushed: 8,
 		native: registers("rdi rsi rdx rcx r8 r9"),
 		golang: registers("rax rbx rcx rdi rsi r8 r9 r10 r11"),
 		call:   registers("rdi rsi rdx r10 r8 r9")}
-}()
+}
 
 // inRegisters is where the arguments of a call lie that are passed in
-// registers; those beyond them are on the stack of x86-64's C.
-func inRegisters(a Arg, regs []uint16, stack bool) place {
+// registers; those of C beyond them are on the stack.
+func (m *machine) inRegisters(a Arg, regs []uint16, stack bool) place {
 	switch {
 	case a.Number >= 1 && a.Number <= len(regs):
 		p := place{where: inRegister, reg: regs[a.Number-1], second: noRegister, size: 8}
@@ -155,8 +159,8 @@ func inRegisters(a Arg, regs []uint16, stack bool) place {
 			p.second = regs[a.Number]
 		}
 		return p
-	case a.Number > len(regs) && stack && here.number == 1:
-		return place{where: inMemory, reg: uint16(here.sp), second: noRegister, scale: 1, size: 8, offset: int64(8 * (a.Number - len(regs)))}
+	case a.Number > len(regs) && stack:
+		return place{where: inMemory, reg: uint16(m.sp), second: noRegister, scale: 1, size: 8, offset: m.pushed + int64(8*(a.Number-len(regs)-1))}
 	}
 	return place{}
 }

@@ -181,15 +181,65 @@ func TestParseStaticArgs(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(place{})); diff != "" {
 		t.Error(diff)
 	}
-	got = parseStaticArgs(elf.EM_AARCH64, "8@x19 -4@[sp, 12] 4@-3 8@[x0]")
+	// As gcc 12 and clang 19 write them.
+	got = parseStaticArgs(elf.EM_AARCH64, "8@x19 -4@[sp, 12] 4@-3 8@[x0] -4@w1 1@x3 -8@[x20, 24] 8f@[sp, 24] -2@0 8f@x22 8@[x30, -16]")
 	want = []place{
 		{where: inRegister, size: 8, reg: 19 * 8},
 		{where: inMemory, size: 4, signed: true, reg: 31 * 8, second: noRegister, scale: 1, offset: 12},
 		{where: inConstant, size: 4, offset: -3},
 		{where: inMemory, size: 8, second: noRegister, scale: 1},
+		{where: inRegister, size: 4, signed: true, reg: 8},
+		{where: inRegister, size: 1, reg: 3 * 8},
+		{where: inMemory, size: 8, signed: true, reg: 20 * 8, second: noRegister, scale: 1, offset: 24},
+		{},
+		{where: inConstant, size: 2, signed: true},
+		{},
+		{where: inMemory, size: 8, reg: 30 * 8, second: noRegister, scale: 1, offset: -16},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(place{})); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestArgumentPlaces: where arguments are when a function begins: struct pt_regs of x86-64
+// (r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di orig_ax ip cs flags sp) and of arm64
+// (x0…x30, sp, pc, pstate, orig_x0).
+func TestArgumentPlaces(t *testing.T) {
+	x86, arm := machineOf("amd64"), machineOf("arm64")
+	in := func(reg uint16) place { return place{where: inRegister, size: 8, reg: reg, second: noRegister} }
+	on := func(sp uint16, offset int64) place {
+		return place{where: inMemory, size: 8, reg: sp, second: noRegister, scale: 1, offset: offset}
+	}
+	text := in(8)
+	text.second = 16
+	for _, c := range []struct {
+		m     *machine
+		regs  []uint16
+		arg   Arg
+		stack bool
+		want  place
+	}{
+		{&x86, x86.native, Arg{Number: 1}, true, in(112)},
+		{&x86, x86.native, Arg{Number: 6}, true, in(64)},
+		{&x86, x86.native, Arg{Number: 7}, true, on(152, 8)}, // above the return address
+		{&x86, x86.native, Arg{Number: 8}, true, on(152, 16)},
+		{&x86, x86.golang, Arg{Number: 10}, false, place{}},
+		{&x86, x86.call, Arg{Number: 4}, false, in(56)},
+		{&arm, arm.native, Arg{Number: 1}, true, in(0)},
+		{&arm, arm.native, Arg{Number: 8}, true, in(56)},
+		{&arm, arm.native, Arg{Number: 9}, true, on(248, 0)}, // the return address is in x30
+		{&arm, arm.native, Arg{Number: 12}, true, on(248, 24)},
+		{&arm, arm.golang, Arg{Number: 2, Type: "gostr"}, false, text},
+		{&arm, arm.golang, Arg{Number: 12}, false, in(88)},
+		{&arm, arm.call, Arg{Number: 1}, false, in(272)}, // x0 has the result by then
+		{&arm, arm.call, Arg{Number: 2}, false, in(8)},
+	} {
+		if got := c.m.inRegisters(c.arg, c.regs, c.stack); got != c.want {
+			t.Errorf("%s, %+v: %+v, want %+v", c.m.elf, c.arg, got, c.want)
+		}
+	}
+	if x86.g != 8 || arm.g != 224 || arm.result != 0 || arm.sp != 248 {
+		t.Errorf("%+v, %+v", x86, arm)
 	}
 }
 

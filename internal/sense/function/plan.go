@@ -318,7 +318,7 @@ func (p *Plan) addFunction(im *image, s *elfFunc, offset uint64) {
 	var args []Arg
 	for _, a := range p.opt.Args {
 		if a.Field == "" {
-			enter.args = append(enter.args, inRegisters(a, regs, !isGo))
+			enter.args = append(enter.args, here.inRegisters(a, regs, !isGo))
 			args = append(args, a)
 		}
 	}

@@ -197,7 +197,7 @@ func (p *Plan) addSyscalls(pat *pattern) error {
 		var args []Arg
 		for _, a := range p.opt.Args {
 			if a.Field == "" {
-				s.args = append(s.args, inRegisters(a, here.call, false))
+				s.args = append(s.args, here.inRegisters(a, here.call, false))
 				args = append(args, a)
 			}
 		}
@@ -240,7 +240,7 @@ func (p *Plan) addKernelFunctions(pat *pattern) error {
 		var args []Arg
 		for _, a := range p.opt.Args {
 			if a.Field == "" {
-				s.args = append(s.args, inRegisters(a, here.native, false))
+				s.args = append(s.args, here.inRegisters(a, here.native, false))
 				args = append(args, a)
 			}
 		}

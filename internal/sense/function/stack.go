@@ -30,7 +30,7 @@ func (c *call) locate(space *symbol.Space, returned bool) {
 			}
 			c.stack = append(c.stack, at)
 			if i == 0 && c.Caller != 0 {
-				c.stack = append(c.stack, p.Location(c.Caller-1))
+				c.stack = append(c.stack, p.Location(symbol.ReturnAddress(c.Caller)-1))
 			}
 		}
 	}

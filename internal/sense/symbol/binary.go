@@ -70,9 +70,12 @@ func nameOffsets(b *budget.Budget, r io.ReaderAt, offsets []uint64, byAddress bo
 		}
 	}
 	n.symbolsOf(f, elf.SHT_DYNSYM)
-	if rest := n.missing(); len(rest) > 0 {
-		for a, start := range functionStarts(f, rest) {
-			n.take(a, function{start: start})
+	if table := f.UnwindTable(); table != nil {
+		// What has no name can so be named by function.
+		for _, a := range n.missing() {
+			if start, ok := table.Start(a); ok {
+				n.take(a, function{start: start})
+			}
 		}
 	}
 	if err := b.Err(); err != nil {

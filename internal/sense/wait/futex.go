@@ -208,19 +208,23 @@ func (l *look) ended(p *process, tid int) bool {
 	return vanished(err)
 }
 
-// Layout of glibc's thread control block on x86-64 (nptl/descr.h): it begins
-// with a pointer to itself, twice, and holds the thread's number.
+// controlBlocks are where glibc's thread control block (struct pthread, nptl/descr.h) has
+// the thread's number, and before it the thread's place in a list of all: pointers to the
+// next one and to the one before. On x86-64 it begins with a pointer to itself, twice.
+var controlBlocks = map[string]struct{ list, tid int }{
+	"amd64": {704, 720},
+	"arm64": {192, 208},
+}
+
 const (
 	tcbSelf  = 0
 	tcbSelf2 = 16
-	tcbTID   = 720
-	tcbSize  = 728
 )
 
 // streamOwner reads the lock of a FILE of stdio (_IO_lock_t: lock, count, and
 // the owner's thread control block).
 func (l *look) streamOwner(t *thread, addr uint64, now uint32) (lockOwner, bool) {
-	if now != contended || l.arch != "amd64" {
+	if now != contended {
 		return lockOwner{}, false
 	}
 	b := l.bytesAt(t.p, addr, 16)
@@ -238,14 +242,22 @@ func (l *look) streamOwner(t *thread, addr uint64, now uint32) (lockOwner, bool)
 // controlBlock is the number of the thread whose control block lies at an
 // address.
 func (l *look) controlBlock(p *process, addr uint64) (tid int, ok bool) {
-	if addr>>32 == 0 || addr&15 != 0 {
+	at, known := controlBlocks[l.arch]
+	if !known || addr>>32 == 0 || addr&15 != 0 {
 		return 0, false
 	}
-	b := l.bytesAt(p, addr, tcbSize)
-	if b == nil || long(b, tcbSelf) != addr || long(b, tcbSelf2) != addr {
+	b := l.bytesAt(p, addr, at.tid+8)
+	switch {
+	case b == nil:
 		return 0, false
+	case l.arch == "amd64":
+		ok = long(b, tcbSelf) == addr && long(b, tcbSelf2) == addr
+	default: // it has no pointer to itself, but others in the list have
+		self := addr + uint64(at.list)
+		next, before := l.bytesAt(p, long(b, at.list), 16), l.bytesAt(p, long(b, at.list+8), 16)
+		ok = next != nil && before != nil && long(next, 8) == self && long(before, 0) == self
 	}
-	return int(word(b, tcbTID) & futexTIDMask), true
+	return int(word(b, at.tid) & futexTIDMask), ok
 }
 
 // rwOwner reads a pthread_rwlock_t that a writer holds. Readers and writers wait
@@ -302,9 +314,8 @@ func (l *look) joined(t *thread, addr uint64, now uint32, private bool) (lockOwn
 	if other == nil || other == t {
 		return lockOwner{}, false
 	}
-	// On x86-64 the control block around it can be checked.
-	if l.arch == "amd64" {
-		if tid, ok := l.controlBlock(t.p, addr-tcbTID); !ok || tid != int(now) {
+	if at, known := controlBlocks[l.arch]; known {
+		if tid, ok := l.controlBlock(t.p, addr-uint64(at.tid)); !ok || tid != int(now) {
 			return lockOwner{}, false
 		}
 	}

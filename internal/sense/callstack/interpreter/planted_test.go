@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,11 +41,22 @@ func programs(t *testing.T) []planted {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to load BPF programs")
 	}
-	dir := t.TempDir()
+	dir, built := os.LookupEnv("SLOWRAY_TEST_PLANTED") // on a machine without compilers
+	if !built {
+		dir = t.TempDir()
+	}
 	var all []planted
 	add := func(p planted, need string, build ...string) {
 		if testing.Short() && need != "go" {
 			t.Logf("SKIPPED %s: -short", p.name)
+			return
+		}
+		if built && len(build) > 0 {
+			if _, err := os.Stat(p.command[0]); err != nil {
+				t.Logf("SKIPPED %s: %v", p.name, err)
+				return
+			}
+			all = append(all, p)
 			return
 		}
 		if _, err := exec.LookPath(need); err != nil {
@@ -62,7 +74,11 @@ func programs(t *testing.T) []planted {
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
 	add(planted{name: "C", command: []string{in("c")}, kind: observe.FrameNative},
-		"gcc", "gcc", "-O2", "-o", in("c"), "testdata/planted.c")
+		"gcc", "gcc", "-O2", "-fomit-frame-pointer", "-o", in("c"), "testdata/planted.c")
+	if runtime.GOARCH == "arm64" {
+		add(planted{name: "C, return addresses signed", command: []string{in("cpac")}, kind: observe.FrameNative},
+			"gcc", "gcc", "-O2", "-fomit-frame-pointer", "-mbranch-protection=pac-ret", "-o", in("cpac"), "testdata/planted.c")
+	}
 	add(planted{name: "C with frame pointers", command: []string{in("cfp")}, kind: observe.FrameNative, ownEngine: true, leaf: true},
 		"gcc", "gcc", "-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-o", in("cfp"), "testdata/planted.c")
 	add(planted{name: "Go, stripped", command: []string{in("go")}, kind: observe.FrameGo, prefix: "main.", ownEngine: true, leaf: true},
