@@ -70,7 +70,7 @@ func (s *Storage) Kubelet(m *Mount, uid string) string {
 		if k.Major != m.Major || k.Minor != m.Minor || !below(m.Root, k.Root) {
 			continue
 		}
-		// A directory of the node's own disk is told from others by where it is.
+		// Of the directories of the node's own disk the innermost one counts.
 		r := 1 + 2*len(k.Root)
 		if uid != "" && strings.Contains(k.Dir, "/pods/"+uid+"/") {
 			r++
