@@ -208,10 +208,16 @@ func (v *View) blockedPods() map[*observe.Pod]bool {
 // diskUsers names the processes that moved most bytes, as far as is known on a disk.
 func (v *View) diskUsers(store string) string {
 	var users []*observe.Process
+	known := false // of some that they did it there
 	for i := range v.Processes {
 		p := &v.Processes[i]
-		if may, _ := v.movedOn(p, store); float64(moved(p)) >= diskTraffic*v.Window.Seconds && (may || store == "") {
-			users = append(users, p)
+		if may, shown := v.movedOn(p, store); float64(moved(p)) >= diskTraffic*v.Window.Seconds && (may || store == "") {
+			if shown && !known {
+				known, users = true, nil
+			}
+			if shown || !known {
+				users = append(users, p)
+			}
 		}
 	}
 	slices.SortFunc(users, func(a, b *observe.Process) int {

@@ -30,7 +30,7 @@ func (v *View) movedOn(p *observe.Process, store string) (may, shown bool) {
 	return true, false
 }
 
-// neighbour is a pod that moved most of what processes moved on a disk or a server.
+// neighbour is a pod that moved most of what was moved on a disk or a server.
 type neighbour struct {
 	at         inPod
 	top        *observe.Process
@@ -48,13 +48,12 @@ func (v *View) neighbourOn(store string, victims map[*observe.Pod]bool) *neighbo
 	var order []*neighbour
 	for i := range v.Processes {
 		p := &v.Processes[i]
-		may, shown := v.movedOn(p, store)
-		if p.Kernel || p.PID == v.Self || moved(p) == 0 || !may {
+		if _, shown := v.movedOn(p, store); p.Kernel || p.PID == v.Self || moved(p) == 0 || !shown {
 			continue
 		}
 		all += moved(p)
 		at := v.podOf(p.Container, p.Cgroup)
-		if at.pod == nil || victims[at.pod] || !shown {
+		if at.pod == nil || victims[at.pod] {
 			continue
 		}
 		n := by[at.pod]
@@ -74,8 +73,15 @@ func (v *View) neighbourOn(store string, victims map[*observe.Pod]bool) *neighbo
 	n := slices.MaxFunc(order, func(a, b *neighbour) int {
 		return cmp.Or(cmp.Compare(a.bytes, b.bytes), strings.Compare(b.at.pod.UID, a.at.pod.UID))
 	})
-	if n.all = all; ratio(n.bytes, all) < neighbourShare || float64(n.bytes) < neighbourRate*v.Window.Seconds {
+	if ratio(n.bytes, all) < neighbourShare || float64(n.bytes) < neighbourRate*v.Window.Seconds {
 		return nil
+	}
+	// Of a disk it is known how much all processes moved there, also those that have ended.
+	if n.all = all; v.diskNumbered(store) != nil {
+		d := v.diskNumbered(store)
+		if n.all = max(n.bytes, d.ReadBytes+d.WriteBytes); ratio(n.bytes, n.all) < neighbourShare {
+			return nil
+		}
 	}
 	return n
 }
@@ -104,7 +110,7 @@ func (v *View) noisyPod(store string, victims map[*observe.Pod]bool, f *Finding)
 	}
 	p := n.at.pod
 	f.Evidence = append(f.Evidence,
-		Evidence{Fact: "read and written there by " + n.at.text(), Value: round(float64(n.bytes) / (1 << 20)), Limit: round(float64(n.all) / (1 << 20)), Unit: "MB of all processes", Source: "/proc/PID/io, /proc/PID/fd"},
+		Evidence{Fact: "read and written there by " + n.at.text(), Value: round(float64(n.bytes) / (1 << 20)), Limit: round(float64(n.all) / (1 << 20)), Unit: "MB in all", Source: "/proc/PID/io, /proc/PID/fd"},
 		Evidence{Fact: "its pod", Value: fmt.Sprintf("%s/%s: %s (pid %d)", p.Namespace, p.Name, n.top.Comm, n.top.PID), Source: "/proc/PID/cgroup"})
 	text := f.Fix.Text + " " + n.at.text() + " does most of the I/O there, and no field of a pod manifest limits that."
 	if p.Kind == "CronJob" {

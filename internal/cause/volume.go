@@ -221,13 +221,6 @@ func (v *View) aboutVolume(r *root, f *Finding) {
 	if h == nil {
 		return
 	}
-	if x := v.volumeOf(h); x != nil && x.text() != "" {
-		f.Evidence = slices.DeleteFunc(f.Evidence, func(e Evidence) bool { return x.claim() != "" && e.Value == x.claim() })
-		f.Evidence = append(f.Evidence, x.evidence()...)
-		text, commands := x.advice()
-		f.Fix.Text = strings.TrimSpace(f.Fix.Text + " " + text)
-		f.Fix.Commands = append(commands, f.Fix.Commands...)
-	}
 	victims := map[*observe.Pod]bool{v.podOfProcess(h.Process.PID).pod: true}
 	for _, s := range r.shares {
 		for i := range s.Chain.Hops {
@@ -235,4 +228,11 @@ func (v *View) aboutVolume(r *root, f *Finding) {
 		}
 	}
 	v.noisyPod(h.Mount.Store, victims, f)
+	if x := v.volumeOf(h); x != nil && x.text() != "" {
+		f.Evidence = slices.DeleteFunc(f.Evidence, func(e Evidence) bool { return x.claim() != "" && e.Value == x.claim() })
+		f.Evidence = append(f.Evidence, x.evidence()...)
+		text, commands := x.advice()
+		f.Fix.Text = strings.TrimSpace(f.Fix.Text + " " + text)
+		f.Fix.Commands = append(commands, f.Fix.Commands...)
+	}
 }

@@ -198,6 +198,7 @@ func TestNoNeighbour(t *testing.T) {
 		"a few writes": func(o *observe.Observation) {
 			process(o, hog).WriteBytes, process(o, nginxWorker1).WriteBytes = 1<<20, 0
 		},
+		"a disk that others use":     func(o *observe.Observation) { o.Use.Disks[1].ReadBytes = 4 << 30 },
 		"a disk that is slow itself": func(o *observe.Observation) { o.Use.Disks[1].BusySeconds = 2 },
 		"an unknown disk":            func(o *observe.Observation) { o.Waits.Shares[0].Chain.Hops[0].Mount.Store = "" },
 	} {
