@@ -273,7 +273,7 @@ func (k *kubelet) tell() {
 	if k.api == nil {
 		return
 	}
-	for _, p := range k.pods {
+	for _, p := range slices.Concat(k.jobs, k.pods) {
 		k.api.put("pods", p.Name, p)
 	}
 	k.endpoints()
