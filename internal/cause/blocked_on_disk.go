@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,7 +55,7 @@ func checkFsyncBound(v *View) Result {
 		f.Subject.Path = r.example().Path
 		f.Title = fmt.Sprintf("Requests of %s wait for %s()", v.Comm(r.shares[0].PID), h.Syscall)
 		f.Evidence = append(f.Evidence, Evidence{Fact: "file", Value: h.Object, Source: "/proc/PID/fd"})
-		f.Evidence = append(f.Evidence, v.diskEvidence()...)
+		f.Evidence = append(f.Evidence, v.diskEvidence(r.store())...)
 		f.Fix.Text = "Let several requests share a sync (group commit), or sync in the background where losing the last second in a crash is allowed (Redis: appendfsync everysec; MariaDB: innodb_flush_log_at_trx_commit = 2); or put these files on storage that is quick to confirm a write."
 		f.Fix.Commands = []shell.Command{lookAtWaits(h.Process.PID)}
 	})
@@ -75,7 +76,12 @@ func checkBlockedOnDisk(v *View) Result {
 			f.Fix.Text = fmt.Sprintf("Look at the process that serves %s (FUSE): it does not answer. Ending it, or umount -f, lets the waiting calls fail.", nameOf(c.Path))
 			f.Fix.Commands = []shell.Command{shell.Line("findmnt -t fuse,fuse.sshfs,fuseblk -o TARGET,SOURCE,FSTYPE")}
 		default:
-			f.Evidence = append(f.Evidence, v.diskEvidence()...)
+			f.Evidence = append(f.Evidence, v.diskEvidence(r.store())...)
+			if at := r.storedOn(); at != nil {
+				if x := v.volumeOf(at); x != nil && x.claim() != "" {
+					f.Title = "Requests wait for PersistentVolumeClaim " + x.claim()
+				}
+			}
 			f.Fix.Text = "Find who else keeps the disk busy, and what these threads read or write: it is not in memory."
 			f.Fix.Commands = []shell.Command{shell.Line("iostat -x 1 5"), lookAtWaits(h.Process.PID)}
 		}
@@ -108,21 +114,20 @@ func onServer(v *View, r *root, f *Finding) {
 	f.Fix.Commands = []shell.Command{lookAtWaits(server.Process.PID), shell.Line("ps -o pid,user,lstart,args -p %s", server.Process.PID)}
 }
 
-// diskEvidence is the busiest disk.
-func (v *View) diskEvidence() []Evidence {
-	if len(v.Use.Disks) == 0 {
+// diskEvidence is the disk that files lie on, else, where that is not known, the busiest. Of
+// files on a server there is none.
+func (v *View) diskEvidence(store string) []Evidence {
+	if len(v.Use.Disks) == 0 || !isDisk(store) {
 		return nil
 	}
-	d := slices.MaxFunc(v.Use.Disks, func(a, b observe.Disk) int {
-		switch {
-		case a.BusySeconds < b.BusySeconds:
-			return -1
-		case a.BusySeconds > b.BusySeconds:
-			return 1
-		}
-		return strings.Compare(b.Name, a.Name)
-	})
-	out := []Evidence{{Fact: "busiest disk, " + d.Name, Value: round(ratio(d.BusySeconds, v.Window.Seconds)), Unit: "share of the time", Source: "/proc/diskstats"}}
+	d, what := v.diskNumbered(store), "disk of these files, "
+	if d == nil {
+		busiest := slices.MaxFunc(v.Use.Disks, func(a, b observe.Disk) int {
+			return cmp.Or(cmp.Compare(a.BusySeconds, b.BusySeconds), strings.Compare(b.Name, a.Name))
+		})
+		d, what = &busiest, "busiest disk, "
+	}
+	out := []Evidence{{Fact: what + d.Name, Value: round(ratio(d.BusySeconds, v.Window.Seconds)), Unit: "share of the time", Source: "/proc/diskstats"}}
 	if d.Writes > 0 {
 		out = append(out, Evidence{Fact: "a write on " + d.Name + " takes, mean", Value: round(1000 * d.WriteSeconds / float64(d.Writes)), Unit: "ms", Source: "/proc/diskstats"})
 	}
@@ -138,7 +143,7 @@ func (v *View) claimEvidence(number string) []Evidence {
 	for i := range v.Kubernetes.Pods {
 		p := &v.Kubernetes.Pods[i]
 		for _, m := range p.Volumes {
-			if m.Device == number && len(out) < 3 {
+			if m.Claim != "" && (m.Device == number || m.Store == number) && len(out) < 3 {
 				w := p.Workload(m.Container, &v.Kubernetes.Node)
 				out = append(out, Evidence{Fact: "claim on it, of " + w.ContainerText(), Value: m.Claim, Source: "spec.volumes, /proc/PID/mountinfo"})
 			}

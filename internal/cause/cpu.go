@@ -92,7 +92,7 @@ func checkCPUSaturated(v *View) Result {
 		{Fact: "CPU idle" + while, Value: round(idle), Unit: "share", Source: "/proc/stat"},
 		{Fact: "the service's threads were runnable but not running, all together in " + seconds(within), Value: round(servers.delay), Unit: "s", Source: "/proc/PID/schedstat"},
 		{Fact: "CPU used by processes that take no part in the requests", Value: round(outside), Limit: round(all), Unit: "CPU s", Source: "/proc/PID/stat"},
-		{Fact: "the greediest", Value: processesText(outsiders, 3), Source: "/proc/PID/stat"},
+		{Fact: "the greediest", Value: v.processesText(outsiders, 3), Source: "/proc/PID/stat"},
 	}
 	if late != "" {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "requests, waiting for threads without a CPU", Value: late, Source: recorded + ", /proc/PID/schedstat"})
@@ -110,14 +110,40 @@ func checkCPUSaturated(v *View) Result {
 
 // neighbourPod says whose pod takes the CPUs, and what its manifest allows it.
 func (v *View) neighbourPod(f *Finding, at inPod, p *observe.Process) {
-	limit := "none"
-	if at.container != nil && at.container.CPULimit > 0 {
-		limit = fmt.Sprintf("%.3g CPUs", at.container.CPULimit)
+	set := func(cpus float64) string {
+		if cpus == 0 {
+			return "none"
+		}
+		return fmt.Sprintf("%.3g CPUs", cpus)
 	}
-	f.Evidence = slices.Insert(f.Evidence, 0, Evidence{Fact: "CPU limit of " + at.text(), Value: limit, Source: at.field("resources.limits.cpu")})
+	limit, request := "none", "none"
+	if c := at.container; c != nil {
+		limit, request = set(c.CPULimit), set(c.CPURequest)
+	}
+	f.Evidence = slices.Insert(f.Evidence, 0,
+		Evidence{Fact: "CPU limit of " + at.text(), Value: limit, Source: at.field("resources.limits.cpu")},
+		// Its share of full CPUs (cpu.weight, cpu.shares) is made of this.
+		Evidence{Fact: "CPU request of " + at.text(), Value: request, Source: at.field("resources.requests.cpu")})
 	want := max(0.1, math.Floor(5*p.CPUSeconds()/max(v.Window.Seconds, 1))/10) // half of what it uses
 	h := holder{what: "pod", pod: at}
 	h.raise(&f.Fix, "", "", cpuSetting(want))
+}
+
+// greediestPod is the process that takes most of the CPUs and no part in the requests, and its
+// pod; nil where it is in none.
+func (v *View) greediestPod() (at inPod, top *observe.Process) {
+	for i := range v.Processes {
+		if p := &v.Processes[i]; v.outsider(p) && !yields(p) && (top == nil || p.CPUSeconds() > top.CPUSeconds()) {
+			top = p
+		}
+	}
+	if top != nil {
+		at = v.podOf(top.Container, top.Cgroup)
+	}
+	if at.pod == nil {
+		return inPod{}, nil
+	}
+	return at, top
 }
 
 // oneWaitsForCPU says that requests are late at a service whose own threads wait that
@@ -254,10 +280,10 @@ func (v *View) familyOnPath(pid int) bool {
 	return slices.ContainsFunc(v.children[pid], v.OnPath)
 }
 
-func processesText(procs []*observe.Process, most int) string {
+func (v *View) processesText(procs []*observe.Process, most int) string {
 	var parts []string
 	for _, p := range procs[:min(most, len(procs))] {
-		parts = append(parts, fmt.Sprintf("%s (pid %d) %s", p.Comm, p.PID, seconds(p.CPUSeconds())))
+		parts = append(parts, v.whose(p)+" "+seconds(p.CPUSeconds()))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -145,6 +145,9 @@ func checkLowWeight(v *View) Result {
 			f.Fix.Commands = append(f.Fix.Commands, renice(0, w.procs, w.procs[0].Comm))
 		}
 		f.Evidence = append(f.Evidence, waitedEvidence(w), Evidence{Fact: "CPU used by processes that take no part in the requests", Value: round(outside), Unit: "share", Source: "/proc/PID/stat"})
+		if _, top := v.greediestPod(); top != nil {
+			f.Evidence = append(f.Evidence, Evidence{Fact: "the greediest", Value: v.processesText([]*observe.Process{top}, 1), Source: "/proc/PID/stat"})
+		}
 		return judged{finding: f}
 	})
 }

@@ -274,7 +274,7 @@ func checkGroupIO(v *View) Result {
 			used.Value, used.Limit, used.Unit = fmt.Sprintf("%s, all that its limit of %s lets through", u.text(u.done), u.text(u.most)), nil, ""
 		}
 		f.Evidence = append(f.Evidence, used)
-		f.Evidence = append(f.Evidence, v.diskEvidence()...)
+		f.Evidence = append(f.Evidence, v.diskEvidence(u.limit.Number)...)
 		if !u.reads() {
 			f.Parents = []Parent{}
 		}

@@ -244,8 +244,8 @@ func compactionFigures(v *View) string {
 }
 
 func onStorage(v *View, r *root, f *Finding) {
-	f.Evidence = append(f.Evidence, v.diskEvidence()...)
-	if users := v.diskUsers(); users != "" {
+	f.Evidence = append(f.Evidence, v.diskEvidence(r.store())...)
+	if users := v.diskUsers(r.store()); users != "" {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "most bytes", Value: users, Source: "/proc/PID/io"})
 	}
 	f.Fix.Commands = []shell.Command{lookAtWaits(r.last().Process.PID), shell.Line("iostat -x 1 5")}

@@ -75,7 +75,9 @@ func checkMemoryPressure(v *View) Result {
 		{Fact: "pages swapped in", Value: v.Use.VM["pswpin"], Unit: "pages", Source: "/proc/vmstat"},
 	}
 	f.Fix.Text = "Free memory: see the processes with most resident memory, or give the machine more."
-	if group != nil {
+	if group == nil {
+		v.memoryPod(&f, v.podOf(worst.Container, worst.Cgroup).pod)
+	} else {
 		f.Subject.Kind, f.Subject.Path = "cgroup", group.Path
 		f.Evidence = append(f.Evidence, Evidence{Fact: "cgroup at its limit", Value: group.MemoryUsedBytes, Limit: group.MemoryLimitBytes, Unit: "bytes", Source: group.Path})
 		h, want := v.holderOfGroup(group), 2*group.MemoryLimitBytes
@@ -83,6 +85,27 @@ func checkMemoryPressure(v *View) Result {
 		h.raise(&f.Fix, group.MemoryFile, utoa(want), memorySetting(want))
 	}
 	return Result{Findings: []Finding{f}}
+}
+
+// memoryPod says which pod has the process that uses most memory, and what its manifest allows
+// it, unless that is the pod which suffers.
+func (v *View) memoryPod(f *Finding, victim *observe.Pod) {
+	big := v.largest()
+	if big == nil {
+		return
+	}
+	at := v.podOf(big.Container, big.Cgroup)
+	if at.pod == nil || at.pod == victim {
+		return
+	}
+	limit := "none"
+	if at.container != nil && at.container.MemoryLimit > 0 {
+		limit = byteText(at.container.MemoryLimit)
+	}
+	f.Evidence = append(f.Evidence,
+		Evidence{Fact: "memory of the largest process, " + v.whose(big), Value: byteText(big.RSSBytes), Source: "/proc/PID/stat"},
+		Evidence{Fact: "memory limit of " + at.text(), Value: limit, Source: at.field("resources.limits.memory")})
+	f.Fix.Text += fmt.Sprintf(" The largest process is of %s: limit its memory in the manifest (%s), and have it request what it uses (resources.requests.memory), so that the scheduler leaves room.", at.text(), at.field("resources.limits.memory"))
 }
 
 // feltBy says whether requests that are answered here are slow, as slow tells, or are held up;
@@ -157,29 +180,52 @@ func checkDiskSaturated(v *View) Result {
 			{Fact: "device busy", Value: round(busy), Unit: "share of the window", Source: "/proc/diskstats"},
 			{Fact: "request latency, mean", Value: round(await * 1e3), Unit: "ms", Source: "/proc/diskstats"},
 			{Fact: "serving threads in uninterruptible sleep", Value: round(wait), Unit: "share of their busy time", Source: "/proc/PID/stat"},
-			{Fact: "most bytes", Value: v.diskUsers(), Source: "/proc/PID/io"},
+			{Fact: "most bytes", Value: v.diskUsers(d.Number), Source: "/proc/PID/io"},
 		}
 		f.Evidence = append(f.Evidence, v.claimEvidence(d.Number)...)
 		f.Fix.Text = "Slow down or move the process with most bytes, or give the data a faster disk."
+		if r := v.waitsFor(storageWaits, func(r *root) bool { return r.store() == d.Number && d.Number != "" }); r != nil {
+			v.aboutVolume(r, &f)
+		} else {
+			v.noisyPod(d.Number, v.blockedPods(), &f)
+		}
 		r.Findings = append(r.Findings, f)
 	}
 	return r
 }
 
-// diskUsers names the processes that moved most bytes.
-func (v *View) diskUsers() string {
-	var users []*observe.Process
+// blockedPods are those of which a process that answers requests waits for disks.
+func (v *View) blockedPods() map[*observe.Pod]bool {
+	out := map[*observe.Pod]bool{}
 	for i := range v.Processes {
-		if p := &v.Processes[i]; float64(p.ReadBytes+p.WriteBytes) >= diskTraffic*v.Window.Seconds {
-			users = append(users, p)
+		if p := &v.Processes[i]; v.Serving(p.PID) && p.States != nil && p.States.Disk > 0 {
+			out[v.podOf(p.Container, p.Cgroup).pod] = true
+		}
+	}
+	return out
+}
+
+// diskUsers names the processes that moved most bytes, as far as is known on a disk.
+func (v *View) diskUsers(store string) string {
+	var users []*observe.Process
+	known := false // of some that they did it there
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		if may, shown := v.movedOn(p, store); float64(moved(p)) >= diskTraffic*v.Window.Seconds && (may || store == "") {
+			if shown && !known {
+				known, users = true, nil
+			}
+			if shown || !known {
+				users = append(users, p)
+			}
 		}
 	}
 	slices.SortFunc(users, func(a, b *observe.Process) int {
-		return cmp.Or(cmp.Compare(b.ReadBytes+b.WriteBytes, a.ReadBytes+a.WriteBytes), cmp.Compare(a.PID, b.PID))
+		return cmp.Or(cmp.Compare(moved(b), moved(a)), cmp.Compare(a.PID, b.PID))
 	})
 	var parts []string
 	for _, p := range users[:min(3, len(users))] {
-		parts = append(parts, fmt.Sprintf("%s (pid %d) %d MB", p.Comm, p.PID, (p.ReadBytes+p.WriteBytes)>>20))
+		parts = append(parts, fmt.Sprintf("%s %d MB", v.whose(p), moved(p)>>20))
 	}
 	return strings.Join(parts, ", ")
 }

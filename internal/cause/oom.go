@@ -464,12 +464,13 @@ func (v *View) hostOOMFix(f *Finding, d *death) {
 	k := d.last()
 	f.Evidence = append(f.Evidence, memoryEvidence("memory of the machine available now", v.Use.Memory.AvailableBytes, v.Use.Memory.TotalBytes, "/proc/meminfo"))
 	if big := v.largest(); big != nil {
-		f.Evidence = append(f.Evidence, Evidence{Fact: "largest process now", Value: fmt.Sprintf("%s (pid %d) %s", big.Comm, big.PID, byteText(big.RSSBytes)), Source: "/proc/PID/stat"})
+		f.Evidence = append(f.Evidence, Evidence{Fact: "largest process now", Value: v.whose(big) + " " + byteText(big.RSSBytes), Source: "/proc/PID/stat"})
 	}
 	if k.By != "" && k.By != k.Comm {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "who asked for memory when there was none left", Value: k.By, Source: "kernel log"})
 	}
 	f.Fix.Text = "Give whatever used up the memory a limit of its own, or the machine more memory; and tell the kernel to spare this service."
+	v.memoryPod(f, v.podOf(k.Container, k.Cgroup).pod)
 	if strings.HasSuffix(k.Unit, ".service") {
 		f.Fix.Commands = []shell.Command{shell.Line("systemctl restart %s", shell.Unit(k.Unit))}
 		f.Fix.Persist = []shell.Command{shell.Line("systemctl edit %s   # [Service] OOMScoreAdjust=-500", shell.Unit(k.Unit))}

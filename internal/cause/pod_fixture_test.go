@@ -259,7 +259,7 @@ func TestClaim(t *testing.T) {
 	p, _ := inCart(o)
 	o.Use.Disks[0].Number = "254:0"
 	p.Volumes = []observe.PodVolume{{Name: "data", Claim: "data-cart-0", Container: "app", Path: "/data", Device: "254:0"}, {Name: "logs", Claim: "logs", Device: "8:16"}}
-	got := NewView(o).diskEvidence()
+	got := NewView(o).diskEvidence("")
 	last := got[len(got)-1]
 	if last.Fact != "claim on it, of deploy/cart (ns shop), container app" || last.Value != "data-cart-0" {
 		t.Errorf("%+v", got)

@@ -479,6 +479,13 @@ const (
 	diskBlocked = 0.10  // of the serving threads' time, in uninterruptible sleep
 )
 
+// Memory and storage: neighbour.go.
+const (
+	neighbourShare = 0.5       // of the bytes that all processes move on a disk or a server: why others wait for it
+	neighbourBusy  = 0.5       // of the window: a disk that is less busy is slow by itself
+	neighbourRate  = 128 << 10 // bytes/s: 32 small reads, which keep a slow disk busy
+)
+
 // Memory and storage: group_limits.go.
 const (
 	refaultRate = 200  // pages a second: 0.8 MB of files read twice

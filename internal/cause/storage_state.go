@@ -34,6 +34,7 @@ func storageState(id ID, check func(*View) Result, title string) Cause {
 
 var (
 	storageWaits = []ID{BlockedOnDisk, FsyncBound, JournalCommitStall, DirtyThrottled, WritebackThrottled, DirectoryLockContention, FileWriteLock}
+	onVolumes    = append([]ID{NFSStalled, HungTask}, storageWaits...)
 	readWaits    = []ID{BlockedOnDisk, SwapThrash}
 	memoryWaits  = []ID{DirectReclaimStall, CompactionStall, SwapThrash, BlockedOnDisk}
 )

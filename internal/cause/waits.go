@@ -402,7 +402,7 @@ func rootKey(id ID, c *observe.WaitChain, at int) string {
 		if at < len(c.Hops)-1 {
 			return itoa(c.Hops[at+1].Process.PID)
 		}
-		return c.Path
+		return c.Path + deviceOf(h)
 	case BlockedOnFileLock:
 		if object := objectOf(h); object != "" { // for all workers of a service, and others
 			return h.Process.Container + " " + object
@@ -415,9 +415,17 @@ func rootKey(id ID, c *observe.WaitChain, at int) string {
 	case id == MmapLockContention:
 		return itoa(h.Process.PID)
 	case isKernelWait(id):
-		return c.Path
+		return c.Path + deviceOf(h)
 	}
 	return itoa(h.Process.PID) + objectOf(h)
+}
+
+// deviceOf tells mounts at the same place in several containers apart.
+func deviceOf(h *observe.WaitHop) string {
+	if h.Mount == nil {
+		return ""
+	}
+	return " " + h.Mount.Device
 }
 
 // objectOf is what a hop waits for, without the number of the descriptor.

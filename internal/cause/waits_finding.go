@@ -201,6 +201,9 @@ func (v *View) rootFinding(r *root, describe func(*root, *Finding)) Finding {
 		}
 	}
 	describe(r, &f)
+	if slices.Contains(onVolumes, r.cause) {
+		v.aboutVolume(r, &f)
+	}
 	if len(f.Fix.Commands) == 0 {
 		f.Fix.Commands = []shell.Command{lookAtWaits(service)}
 	}

@@ -131,6 +131,9 @@ type Process struct {
 	Maps int `json:"maps,omitempty"`
 	// Writes is the largest file that it writes: of busy ones that serve.
 	Writes []WrittenFile `json:"writes,omitempty"`
+	// Stores is what the files lie on that it has open, as WaitMount.Store: of those that
+	// moved most bytes.
+	Stores []string `json:"stores,omitempty"`
 	// TracerPID is the process that traces it with ptrace(2), of one that serves.
 	TracerPID int `json:"tracer_pid,omitempty"`
 

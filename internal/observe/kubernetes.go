@@ -168,13 +168,21 @@ type Probe struct {
 	FailureThreshold int    `json:"failure_threshold"`
 }
 
-// PodVolume is a volume that is a claim, and where it is mounted.
+// PodVolume is a volume of a pod that lies on a disk or a server, and where it is mounted.
 type PodVolume struct {
-	Name      string `json:"name"`
-	Claim     string `json:"claim"`
+	Name string `json:"name"`
+	Kind string `json:"kind,omitempty"` // as the manifest names it: "persistentVolumeClaim", "ephemeral", "emptyDir", "hostPath", "nfs", "csi"
+	// Claim is the PersistentVolumeClaim, of the first two; Volume and Class are its PersistentVolume
+	// and StorageClass, where the API server says so.
+	Claim     string `json:"claim,omitempty"`
+	Volume    string `json:"volume,omitempty"`
+	Class     string `json:"class,omitempty"`
 	Container string `json:"container,omitempty"`
-	Path      string `json:"path,omitempty"`   // in the container
-	Device    string `json:"device,omitempty"` // major:minor of what is mounted there, where it could be seen
+	Path      string `json:"path,omitempty"`  // in the container
+	Block     bool   `json:"block,omitempty"` // a block device without a file system (volumeDevices)
+	// Of what is mounted there, where it could be seen:
+	Device string `json:"device,omitempty"` // major:minor
+	Store  string `json:"store,omitempty"`  // as WaitMount
 }
 
 // KubeService is a service and what stands behind it (core/v1 Service,

@@ -73,9 +73,26 @@ type WaitHop struct {
 	QuietNS  int64      `json:"quiet_ns,omitempty"` // nothing passed on the object for this long, by the kernel's own clock
 	Datagram bool       `json:"datagram,omitempty"` // of a unix socket: it passes messages, not a stream
 	Inside   WaitInside `json:"inside,omitempty"`   // the kernel: what it waits for there
+	Mount    *WaitMount `json:"mount,omitempty"`    // of a file: what it lies on
 	Moving   bool       `json:"moving,omitempty"`   // it ran between the looks: it waits now and then
 	RunNS    int64      `json:"run_ns,omitempty"`   // runnable: time on a CPU between the looks
 	DelayNS  int64      `json:"delay_ns,omitempty"` // runnable: time it had to wait for a CPU between the looks
+}
+
+// WaitMount is the mount that a file lies on which a thread waits for
+// (proc_pid_mountinfo(5)).
+type WaitMount struct {
+	Dir    string `json:"dir"`    // as the process sees it
+	Root   string `json:"root"`   // the directory of the file system that is mounted there
+	Type   string `json:"type"`   // "ext4", "nfs4"
+	Source string `json:"source"` // "/dev/vdb", "server:/export"
+	Device string `json:"device"` // "254:16"
+	// Store is what the file system is stored on: the number of a whole disk, or the server of
+	// a network file system; empty where that is not known.
+	Store string `json:"store,omitempty"`
+	// Kubelet is where a kubelet of this host mounted the same for a pod:
+	// ".../pods/<uid>/volumes/kubernetes.io~csi/<volume>/mount".
+	Kubelet string `json:"kubelet,omitempty"`
 }
 
 // WaitKind is the kind of object that a thread waits for.

@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"fmt"
 	"net/netip"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -26,25 +25,12 @@ func (k *kubernetes) stop(s *session) {
 	}
 	k.answer = make(chan pods, 1)
 	q := kube.Query{Start: s.out.Window.Start, Containers: map[string]bool{}, Peers: called(s.out)}
-	in := map[string]int{} // a process of each container
 	for _, list := range [][]host.ProcSample{s.procs, s.last.procs} {
 		for i := range list {
 			if c := list[i].Container; c != "" {
-				q.Containers[c], in[c] = true, list[i].PID
+				q.Containers[c] = true
 			}
 		}
-	}
-	fs := s.fs
-	q.Device = func(container, path string) string {
-		pid := in[container]
-		if pid == 0 {
-			return ""
-		}
-		m, ok := fs.MountAt(pid, path)
-		if !ok || m.Dir != path {
-			return ""
-		}
-		return fmt.Sprintf("%d:%d", m.Major, m.Minor)
 	}
 	go func() {
 		var p pods

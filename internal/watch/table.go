@@ -73,6 +73,7 @@ func (s *session) readers() table {
 			{name: "processes", begin: processes.begin, stop: processes.stop, end: processes.end},
 			{name: "container engines", stop: containers.stop, end: containers.end},
 			{name: "Kubernetes", stop: kubernetes.stop, end: kubernetes.end},
+			{name: "storage", end: (*session).endStorage},
 			{name: "file systems", end: (*session).endFilesystems},
 			{name: "changes", end: changes.end},
 		},
@@ -83,7 +84,7 @@ func (s *session) readers() table {
 		},
 		ends: []string{
 			"kernel log", "listeners", "requests that came before", "waits", "interpreters", "processes", "control groups", "databases", "application servers",
-			"container engines", "Kubernetes", "file systems", "host state", "changes",
+			"container engines", "Kubernetes", "storage", "file systems", "host state", "changes",
 		},
 		first: "requests",
 	}

@@ -107,6 +107,9 @@ func (i Incident) Needs() []string {
 	if setup.Pod.Deployment != "" {
 		needs = append(needs, "curl")
 	}
+	if setup.Pod.Claim.Name != "" {
+		needs = append(needs, "bindfs")
+	}
 	if setup.Desk.Traced || setup.Desk.Aside {
 		needs = append(needs, "strace")
 	}

@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/slowray/slowray/lab/load"
@@ -18,9 +19,36 @@ func pods() []Incident {
 	const (
 		computes = "def request(n):\n    sum(range(1_200_000))\n"
 		waits    = "def begin():\n    time.sleep(2)\ndef request(n):\n    time.sleep(random.uniform(1.1, 1.8))\n"
-		brief    = "def begin():\n    time.sleep(1)\ndef request(n):\n    time.sleep(0.2)\n"
+		looksUp  = "def begin():\n    global fares\n    fares = os.open(FARES, os.O_RDONLY | os.O_DIRECT)\n" +
+			"def request(n):\n    page = mmap.mmap(-1, 4096)\n    os.preadv(fares, [page], random.randrange(24_000) * 4096)\n"
+		idles = "def request(n):\n    pass\n"
+		brief = "def begin():\n    time.sleep(1)\ndef request(n):\n    time.sleep(0.2)\n"
 	)
+	// A request reads a page of a file that is on the claim, and not in memory.
+	at := func(dir string) string { return fmt.Sprintf("FARES = %q\n", dir+"/"+server.ClaimFile) + looksUp }
 	return []Incident{{
+		Name:    "pod-slow-claim",
+		Summary: "a request reads a page from a PersistentVolumeClaim, whose disk reads little in a second",
+		Setup:   in(at("/srv"), server.Pod{Cluster: true, Claim: server.Claim{Name: "fares", Plugin: "csi", Path: "/srv"}}),
+		Load:    load.Load{Conns: 8, Think: 20 * time.Millisecond},
+		Quick:   true,
+		Faults: []Fault{{Name: "disk", Cause: "disk-saturated", Or: []string{"blocked-on-disk"}, Says: "StorageClass shared-disk", Alongside: []string{"blocked-on-disk"},
+			Text: "a disk that reads 150 kB in a second", Inject: func(s *server.Setup) { s.Pod.Claim.Rate = 150_000 }}},
+	}, {
+		Name:    "pod-noisy-disk",
+		Summary: "a request reads a page from a local volume, while a pod of a CronJob reads all of its disk",
+		Setup:   in(at("/mnt"), server.Pod{Claim: server.Claim{Name: "fares", Plugin: "local-volume", Path: "/mnt", Rate: 4_000_000}}),
+		Load:    load.Load{Conns: 4, Think: 40 * time.Millisecond},
+		Quick:   true,
+		Faults: []Fault{{Name: "job", Cause: "disk-saturated", Or: []string{"blocked-on-disk"}, Says: "spec.jobTemplate.spec.template.spec.affinity.podAntiAffinity", Alongside: []string{"blocked-on-disk"},
+			Text: "a CronJob that reads the same disk", Inject: func(s *server.Setup) { s.Pod.Claim.Job = true }}},
+	}, {
+		Name:    "pod-busy-claim",
+		Summary: "a pod of a CronJob keeps the disk of a PersistentVolumeClaim busy, and requests need nothing of it",
+		Setup:   in(idles, server.Pod{Cluster: true, Claim: server.Claim{Name: "fares", Plugin: "csi", Path: "/srv", Rate: 4_000_000, Job: true}}),
+		Load:    load.Load{Conns: 4, Think: 40 * time.Millisecond},
+		Quick:   true, Control: true,
+	}, {
 		Name:    "pod-cpu-limit",
 		Summary: "a service computes for each request, and the CPU limit of its container throttles it",
 		Setup:   in(computes, server.Pod{}),

@@ -31,6 +31,7 @@ const (
 var kinds = map[string]metav1.TypeMeta{
 	"pods": {Kind: "Pod", APIVersion: "v1"}, "services": {Kind: "Service", APIVersion: "v1"}, "events": {Kind: "Event", APIVersion: "v1"}, "nodes": {Kind: "Node", APIVersion: "v1"},
 	"endpointslices":           {Kind: "EndpointSlice", APIVersion: discoveryv1.SchemeGroupVersion.String()},
+	"persistentvolumeclaims":   {Kind: "PersistentVolumeClaim", APIVersion: "v1"},
 	"horizontalpodautoscalers": {Kind: "HorizontalPodAutoscaler", APIVersion: autoscalingv2.SchemeGroupVersion.String()},
 }
 
@@ -272,7 +273,7 @@ func (k *kubelet) tell() {
 	if k.api == nil {
 		return
 	}
-	for _, p := range k.pods {
+	for _, p := range slices.Concat(k.jobs, k.pods) {
 		k.api.put("pods", p.Name, p)
 	}
 	k.endpoints()

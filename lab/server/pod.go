@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,7 +44,8 @@ type Pod struct {
 	Unselected bool          // the service selects no pod
 	Flaps      bool          // an autoscaler changes its mind: what RollOut does
 	Evict      time.Duration // each so often the kubelet evicts it, and another takes its place; 0 = never
-	Deaf       bool          // it ignores SIGTERM, as the child of a shell that passes no signal on seems to
+	Claim      Claim
+	Deaf       bool // it ignores SIGTERM, as the child of a shell that passes no signal on seems to
 }
 
 // defaultGrace is terminationGracePeriodSeconds where it is not set, in s.
@@ -70,6 +72,7 @@ type kubelet struct {
 
 	mu   sync.Mutex
 	pods []*corev1.Pod // the last one is the one that serves
+	jobs []*corev1.Pod // next to it
 	proc *sandbox.Proc
 }
 
@@ -91,7 +94,13 @@ func (s *starter) pod(args ...string) error {
 		}
 		s.serveUntilGone(l, k)
 	}
+	if err := k.disk(); err != nil {
+		return err
+	}
 	if err := k.create(); err != nil {
+		return err
+	}
+	if err := k.job(); err != nil {
 		return err
 	}
 	s.soon(func() error {
@@ -121,7 +130,7 @@ func (k *kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	list := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
 	k.mu.Lock()
-	for _, p := range k.pods {
+	for _, p := range slices.Concat(k.jobs, k.pods) {
 		list.Items = append(list.Items, *p.DeepCopy())
 	}
 	k.mu.Unlock()
@@ -152,6 +161,9 @@ func (k *kubelet) create() error {
 			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}},
 			ContainerStatuses: []corev1.ContainerStatus{{Name: c.Name, Image: c.Image, Ready: true}}},
 	}
+	if err := k.attach(p, spec.Claim.Name, spec.Claim.Path); err != nil {
+		return err
+	}
 	k.mu.Lock()
 	k.pods = append(k.pods, p)
 	k.mu.Unlock()
@@ -165,7 +177,7 @@ func (k *kubelet) run(p *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	out, args := filepath.Join(k.s.box.Dir, "container.out"), k.args
+	out, args := filepath.Join(k.s.box.Dir, "container.out"), k.inMounts(p, k.args)
 	if k.s.v.Pod.Deaf {
 		args = append([]string{"env", "--ignore-signal=TERM"}, args...)
 	}

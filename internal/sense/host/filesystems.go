@@ -108,6 +108,15 @@ func (t *MountTable) Of(name string) (Mount, bool) {
 	}
 }
 
+// At is the mount on top at a place; false when nothing is mounted there.
+func (t *MountTable) At(dir string) (Mount, bool) {
+	i, ok := t.top[dir]
+	if !ok {
+		return Mount{}, false
+	}
+	return t.Mounts[i], true
+}
+
 // AllAnswer says that there is no mount but of this host's own disks and memory.
 func (t *MountTable) AllAnswer() bool { return len(t.remote) == 0 && !t.Cut }
 

@@ -17,6 +17,7 @@ type Mount struct {
 	ID         int
 	Major      uint32
 	Minor      uint32
+	Root       string // the directory of the file system that is mounted
 	Dir        string // mount point as the process sees it
 	Type       string // "ext4", "nfs4", "fuse.sshfs"…
 	Source     string // "/dev/vda1", "server:/export"…
@@ -168,7 +169,7 @@ func parseMount(line []byte) (Mount, bool) {
 	if !ok {
 		return Mount{}, false
 	}
-	m := Mount{ID: id, Dir: unescapeMount(fields[4]), Options: fields[5], Type: types[0]}
+	m := Mount{ID: id, Root: unescapeMount(fields[3]), Dir: unescapeMount(fields[4]), Options: fields[5], Type: types[0]}
 	major, minor, _ := strings.Cut(fields[2], ":")
 	ma, _ := ParseSmall([]byte(major))
 	mi, _ := ParseSmall([]byte(minor))
@@ -183,4 +184,25 @@ func parseMount(line []byte) (Mount, bool) {
 		m.Superblock = types[2]
 	}
 	return m, true
+}
+
+// Number is the number of its file system, as "254:1".
+func (m *Mount) Number() string { return fmt.Sprintf("%d:%d", m.Major, m.Minor) }
+
+// MountOn is a mount of which no more is known.
+func MountOn(number, root, kind, source string) Mount {
+	m := Mount{Root: root, Type: kind, Source: source, Others: true}
+	m.Major, m.Minor = deviceOf(number)
+	return m
+}
+
+// deviceOf reads "254:1"; 0, 0 where it is no such number.
+func deviceOf(number string) (major, minor uint32) {
+	first, second, _ := strings.Cut(number, ":")
+	a, ok := ParseSmall([]byte(first))
+	b, ok2 := ParseSmall([]byte(second))
+	if !ok || !ok2 {
+		return 0, 0
+	}
+	return uint32(a), uint32(b)
 }

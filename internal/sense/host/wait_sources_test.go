@@ -171,7 +171,7 @@ func TestMountOf(t *testing.T) {
 nonsense
 `)
 	got, ok := fs.MountOf(7, 41)
-	want := Mount{ID: 41, Options: "rw,relatime", Major: 254, Minor: 16, Dir: "/data dir", Type: "ext4", Source: "/dev/vdb1", Superblock: "rw,errors=remount-ro", Others: true} // whose namespaces cannot be seen
+	want := Mount{ID: 41, Options: "rw,relatime", Major: 254, Minor: 16, Root: "/", Dir: "/data dir", Type: "ext4", Source: "/dev/vdb1", Superblock: "rw,errors=remount-ro", Others: true} // whose namespaces cannot be seen
 	if d := cmp.Diff(want, got); d != "" || !ok {
 		t.Error(d)
 	}

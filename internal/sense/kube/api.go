@@ -180,7 +180,7 @@ func (a *api) source() (src observe.KubeSource, partial []error) {
 	src = observe.KubeSource{Name: nameAPI, Where: a.where}
 	var whats []string
 	same := map[string][]string{} // what fails for the same reason
-	for _, what := range []string{"", "pods", "services", "endpointslices", "nodes", "events", "horizontalpodautoscalers"} {
+	for _, what := range []string{"", "pods", "services", "endpointslices", "nodes", "events", "horizontalpodautoscalers", "persistentvolumeclaims"} {
 		if err := a.err[what]; err != nil {
 			if same[err.Error()] == nil {
 				whats = append(whats, what)

@@ -142,7 +142,7 @@ func TestHostileAPI(t *testing.T) {
 // TestRightsMissing: what may be read is reported, what may not in one line.
 func TestRightsMissing(t *testing.T) {
 	api := newAPI(t, cluster())
-	for _, r := range []string{"services", "endpointslices", "events", "horizontalpodautoscalers", "node-7"} {
+	for _, r := range []string{"services", "endpointslices", "events", "horizontalpodautoscalers", "persistentvolumeclaims", "node-7"} {
 		api.refuse[r] = http.StatusForbidden
 	}
 	k := startKube(t, Options{Kubeconfig: api.kubeconfig()})

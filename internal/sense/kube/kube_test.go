@@ -46,14 +46,18 @@ func cartPod() corev1.Pod {
 		},
 		Spec: corev1.PodSpec{
 			NodeName: "node-7", DNSPolicy: corev1.DNSClusterFirst, DNSConfig: &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr("2")}}},
-			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "cart-data"}}}, {Name: "tmp"}},
+			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "cart-data"}}}, {Name: "tmp"},
+				{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+				{Name: "fast", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
+				{Name: "raw", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}},
 			Containers: []corev1.Container{{
 				Name: "web", Image: "shop/cart:1", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
 				Resources: corev1.ResourceRequirements{
 					Requests: corev1.ResourceList{"cpu": resource.MustParse("250m"), "memory": resource.MustParse("64Mi")},
 					Limits:   corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("128Mi")},
 				},
-				VolumeMounts:   []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "tmp", MountPath: "/tmp"}},
+				VolumeMounts:   []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "tmp", MountPath: "/tmp"}, {Name: "scratch", MountPath: "/scratch"}, {Name: "fast", MountPath: "/fast"}},
+				VolumeDevices:  []corev1.VolumeDevice{{Name: "raw", DevicePath: "/dev/xvda"}},
 				LivenessProbe:  &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/live", Port: intstr.FromString("http")}}, PeriodSeconds: 5},
 				ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{}}},
 				Lifecycle:      &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{}},
@@ -84,7 +88,11 @@ func wantCart() observe.Pod {
 			Liveness:  &observe.Probe{Kind: "http", Path: "/live", Port: 8080, TimeoutSeconds: 1, PeriodSeconds: 5, FailureThreshold: 3},
 			Readiness: &observe.Probe{Kind: "exec", TimeoutSeconds: 1, PeriodSeconds: 10, FailureThreshold: 3}, PreStop: true,
 		}},
-		Volumes: []observe.PodVolume{{Name: "data", Claim: "cart-data", Container: "web", Path: "/data"}},
+		Volumes: []observe.PodVolume{
+			{Name: "data", Kind: "persistentVolumeClaim", Claim: "cart-data", Container: "web", Path: "/data"},
+			{Name: "scratch", Kind: "emptyDir", Container: "web", Path: "/scratch"},
+			{Name: "raw", Kind: "ephemeral", Claim: "cart-7d9f8b6c5d-x2x4z-raw", Container: "web", Path: "/dev/xvda", Block: true},
+		},
 	}
 }
 
@@ -128,6 +136,10 @@ func cluster() map[string]k8s.Object {
 			{InvolvedObject: corev1.ObjectReference{Kind: "HorizontalPodAutoscaler", Namespace: "shop", Name: "cart"}, Reason: "SuccessfulRescale", EventTime: metav1.NewMicroTime(start.Add(-5 * time.Second))},
 		}}),
 		"involvedObject.kind=Node,involvedObject.name=node-7": list(&corev1.EventList{}),
+		"persistentvolumeclaims": list(&corev1.PersistentVolumeClaimList{Items: []corev1.PersistentVolumeClaim{
+			{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart-data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-7f3a", StorageClassName: ptr("fast")}},
+			{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "other"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-0000"}},
+		}}),
 		"horizontalpodautoscalers": list(&autoscalingv2.HorizontalPodAutoscalerList{Items: []autoscalingv2.HorizontalPodAutoscaler{
 			{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart"}, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{Kind: "Deployment", Name: "cart"}, MinReplicas: ptr(int32(2)), MaxReplicas: 9},
 				Status: autoscalingv2.HorizontalPodAutoscalerStatus{CurrentReplicas: 3, DesiredReplicas: 5}},
@@ -312,6 +324,7 @@ func TestAPI(t *testing.T) {
 		},
 		Sources: []observe.KubeSource{{Name: "api", Where: api.URL}},
 	}
+	want.Pods[0].Volumes[0].Volume, want.Pods[0].Volumes[0].Class = "pvc-7f3a", "fast"
 	if diff := cmp.Diff(want, w); diff != "" {
 		t.Error(diff)
 	}

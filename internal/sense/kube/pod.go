@@ -239,21 +239,44 @@ func portOf(c *corev1.Container, port intstr.IntOrString) int {
 	return 0
 }
 
+// volumes takes those that lie on a disk or a server: what the kubelet writes itself, as
+// secrets, is in memory.
 func (p *pod) volumes(from *corev1.Pod) {
-	claims := map[string]string{}
+	known := map[string]observe.PodVolume{}
 	for _, v := range from.Spec.Volumes {
+		out := observe.PodVolume{Name: clip(v.Name)}
 		switch {
 		case v.PersistentVolumeClaim != nil:
-			claims[v.Name] = v.PersistentVolumeClaim.ClaimName
+			out.Kind, out.Claim = "persistentVolumeClaim", clip(v.PersistentVolumeClaim.ClaimName)
 		case v.Ephemeral != nil: // its claim is named after both
-			claims[v.Name] = from.Name + "-" + v.Name
+			out.Kind, out.Claim = "ephemeral", clip(from.Name+"-"+v.Name)
+		case v.EmptyDir != nil && v.EmptyDir.Medium == "":
+			out.Kind = "emptyDir"
+		case v.HostPath != nil:
+			out.Kind = "hostPath"
+		case v.NFS != nil:
+			out.Kind = "nfs"
+		case v.CSI != nil:
+			out.Kind = "csi"
+		default:
+			continue
+		}
+		known[v.Name] = out
+	}
+	add := func(container, volume, path string, block bool) {
+		if v, ok := known[volume]; ok && len(p.Volumes) < maxVolumes {
+			v.Container, v.Path, v.Block = clip(container), printableLine(path, 512), block
+			p.Volumes = append(p.Volumes, v)
 		}
 	}
-	for i := range from.Spec.Containers {
-		c := &from.Spec.Containers[i]
-		for _, m := range c.VolumeMounts {
-			if claim, ok := claims[m.Name]; ok && len(p.Volumes) < maxVolumes {
-				p.Volumes = append(p.Volumes, observe.PodVolume{Name: clip(m.Name), Claim: clip(claim), Container: clip(c.Name), Path: printableLine(m.MountPath, 512)})
+	for _, list := range [][]corev1.Container{from.Spec.Containers, from.Spec.InitContainers} {
+		for i := range list {
+			c := &list[i]
+			for _, m := range c.VolumeMounts {
+				add(c.Name, m.Name, m.MountPath, false)
+			}
+			for _, d := range c.VolumeDevices {
+				add(c.Name, d.Name, d.DevicePath, true)
 			}
 		}
 	}

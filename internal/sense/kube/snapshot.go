@@ -23,9 +23,6 @@ type Query struct {
 	Start      time.Time           // of the window
 	Containers map[string]bool     // with a process of interest; nil: all pods of the node
 	Peers      map[netip.Addr]bool // that were called
-	// Device is the device that is mounted at a path in a container; nil where nobody can
-	// say.
-	Device func(container, path string) string
 }
 
 // Bounds of what is reported of one window.
@@ -138,17 +135,10 @@ func (p *pod) at(q Query) observe.Pod {
 	}
 	since(&out.DeletedAt)
 	out.Containers, out.Volumes = slices.Clone(out.Containers), slices.Clone(out.Volumes)
-	ids := map[string]string{}
 	for i := range out.Containers {
 		c := &out.Containers[i]
 		since(&c.Started)
 		since(&c.Last.At)
-		ids[c.Name] = c.ID
-	}
-	for i := range out.Volumes {
-		if v := &out.Volumes[i]; q.Device != nil {
-			v.Device = q.Device(ids[v.Container], v.Path)
-		}
 	}
 	return out
 }
@@ -265,6 +255,15 @@ func (a *api) window(ctx context.Context, out *observe.Kubernetes, start time.Ti
 			return err
 		})
 	}
+	for namespace := range claimSpaces(out.Pods) {
+		ask("persistentvolumeclaims", func() error {
+			claims, err := a.claims(ctx, namespace)
+			mu.Lock()
+			defer mu.Unlock()
+			nameClaims(out.Pods, namespace, claims)
+			return err
+		})
+	}
 	asking.Wait()
 	scaled := map[string]bool{}
 	for _, h := range scalers {
@@ -284,6 +283,51 @@ func (a *api) window(ctx context.Context, out *observe.Kubernetes, start time.Ti
 	out.Node = a.state.node
 	a.state.mu.Unlock()
 	out.Node.Name = cmp.Or(out.Node.Name, a.node)
+}
+
+// claimSpaces are the namespaces of pods with a claim.
+func claimSpaces(pods []observe.Pod) map[string]bool {
+	out := map[string]bool{}
+	for i := range pods {
+		if p := &pods[i]; len(out) < toldSpaces && slices.ContainsFunc(p.Volumes, func(v observe.PodVolume) bool { return v.Claim != "" }) {
+			out[p.Namespace] = true
+		}
+	}
+	return out
+}
+
+// claims are those of a namespace, by name.
+func (a *api) claims(ctx context.Context, namespace string) (map[string]*corev1.PersistentVolumeClaimSpec, error) {
+	out := map[string]*corev1.PersistentVolumeClaimSpec{}
+	o := metav1.ListOptions{Limit: 500}
+	for range 4 {
+		list, err := page[*corev1.PersistentVolumeClaimList](ctx, a.core, namespace, "persistentvolumeclaims", o)
+		if err != nil {
+			return out, err
+		}
+		for i := range list.Items {
+			out[clip(list.Items[i].Name)] = &list.Items[i].Spec
+		}
+		if o.Continue = list.Continue; o.Continue == "" {
+			break
+		}
+	}
+	return out, nil
+}
+
+// nameClaims says of the volumes of pods which PersistentVolume and StorageClass they have.
+func nameClaims(pods []observe.Pod, namespace string, claims map[string]*corev1.PersistentVolumeClaimSpec) {
+	for i := range pods {
+		for j := range pods[i].Volumes {
+			v := &pods[i].Volumes[j]
+			if c := claims[v.Claim]; c != nil && pods[i].Namespace == namespace && v.Claim != "" {
+				v.Volume = clip(c.VolumeName)
+				if c.StorageClassName != nil {
+					v.Class = clip(*c.StorageClassName)
+				}
+			}
+		}
+	}
 }
 
 // answers says that what was asked for last was answered.

@@ -132,6 +132,7 @@ func (l *look) hop(t *thread, s step, i int, now second, window int64) observe.W
 		Process: l.who(t.p), TID: t.tid, Comm: t.comm, State: string(rune(t.state)),
 		Syscall: k.name, Wchan: l.wchanOf(t),
 		Kind: k.kind, Wants: k.wants, Object: printable.Name(k.object, 1024), Detail: k.detail, Datagram: k.dgram, Remote: k.remote, Inside: k.inside, QuietNS: k.quiet.Nanoseconds(),
+		Mount: k.mount,
 	}
 	h.Stack = k.stack
 	if k.end == observe.EndSleep {

@@ -29,6 +29,7 @@ type link struct {
 	text  string          // the end in words
 	actor int             // process that could let go
 	path  string          // of what ends the chain
+	mount *observe.WaitMount
 
 	name   string // of the system call
 	inside observe.WaitInside

@@ -148,7 +148,37 @@ func TestUninterruptible(t *testing.T) {
 			if o := got.Hops[0].Object; !strings.Contains(o, "wal ("+c.fs+" on "+c.source+")") {
 				t.Error(o)
 			}
+			if m := got.Hops[0].Mount; m == nil || *m != (observe.WaitMount{Dir: "/data", Root: "/", Type: c.fs, Source: c.source, Device: "254:1"}) {
+				t.Errorf("it lies on %+v", m)
+			}
 		})
+	}
+}
+
+// TestNamedFile: the mount of a file that is only named is believed where the kernel's stack
+// is in a file system of that type: a link on the way may lead elsewhere.
+func TestNamedFile(t *testing.T) {
+	const mounts = "20 1 0:50 / / rw - overlay overlay rw\n21 20 254:16 /db /data rw - %s /dev/vdb rw\n"
+	for _, c := range []struct {
+		name, fs, stack string
+		known           bool
+	}{
+		{"in it", "ext4", "[<0>] io_schedule+0x1/0x2\n[<0>] __ext4_find_entry+0x1/0x2\n[<0>] path_openat+0x1/0x2\n", true},
+		{"a server", "nfs4", "[<0>] rpc_wait_bit_killable+0x1/0x2\n[<0>] nfs4_proc_lookup+0x1/0x2\n[<0>] nfs_lookup+0x1/0x2\n", true},
+		{"in another one", "ext4", "[<0>] io_schedule+0x1/0x2\n[<0>] xfs_dir_lookup+0x1/0x2\n", false},
+		{"in none", "ext4", "[<0>] io_schedule+0x1/0x2\n", false},
+	} {
+		f := newTree(t)
+		f.process(100, 1, "app", "D", syscallLine(sysOpenat, 0xffffffffffffff9c, 0x7000))
+		f.put("100/mountinfo", fmt.Sprintf(mounts, c.fs))
+		f.put("100/task/100/wchan", "io_schedule")
+		f.put("100/task/100/stack", c.stack)
+		f.memory[100] = map[uint64][]byte{0x7000: append([]byte("/data/fares\x00"), make([]byte, 4096)...)}
+		got := f.one(100)
+		m := got.Hops[0].Mount
+		if (m != nil) != c.known || c.known && (m.Dir != "/data" || m.Root != "/db" || m.Device != "254:16" || !strings.Contains(got.Hops[0].Object, "/data/fares")) {
+			t.Errorf("%s: %+v, %s", c.name, m, chainText(got))
+		}
 	}
 }
 

@@ -114,7 +114,9 @@ func (l *look) inKernel(t *thread, o object) *link {
 	mount, onMount := l.mountOf(t, o)
 	name := ""
 	if !onMount {
-		if name, mount, onMount = l.namedMount(t); !mount.UserSpace() {
+		// A link on the way may lead elsewhere: where it matters the kernel's own stack says that
+		// it is a file system of that type.
+		if name, mount, onMount = l.namedMount(t); !mount.UserSpace() && !inFilesystem(functions, mount.Type) {
 			name, onMount = "", false
 		}
 	}
@@ -147,6 +149,8 @@ func (l *look) inKernel(t *thread, o object) *link {
 		k.object, k.extra = printable.Name(name, 512), mount.Dir
 	}
 	if onMount {
+		k.mount = &observe.WaitMount{Dir: printable.Name(mount.Dir, 1024), Root: printable.Name(mount.Root, 1024), Type: printable.Name(mount.Type, 64), Source: printable.Name(mount.Source, 256),
+			Device: mount.Number()}
 		k.object += fmt.Sprintf(" (%s on %s)", printable.Name(mount.Type, 64), printable.Name(mount.Source, 256))
 		if k.end == observe.EndDisk || k.end == observe.EndFuse {
 			k.path = printable.Name(mount.Dir, 1024)
@@ -161,6 +165,19 @@ func (l *look) inKernel(t *thread, o object) *link {
 		}
 	}
 	return k
+}
+
+// inFilesystem says whether functions of a file system of this type are on a stack.
+func inFilesystem(functions []string, kind string) bool {
+	switch kind {
+	case "":
+		return false
+	case "nfs4":
+		kind = "nfs"
+	case "overlay":
+		kind = "ovl"
+	}
+	return slices.ContainsFunc(functions, func(f string) bool { return strings.HasPrefix(strings.TrimLeft(f, "_"), kind+"_") })
 }
 
 // mapHolders is who seems to hold the lock of a process's memory map, which is written
