@@ -42,6 +42,10 @@ func checkLongRuleList(v *View) Result {
 		f.Title = fmt.Sprintf("Packets of %s walk %s firewall rules of %s", f.Subject.Comm, count(c.Rules), c.Chain)
 		f.Evidence = append(f.Evidence, v.connectEvidence(f.Subject.PID)...)
 		f.Fix.Persist = persist
+		f.hurts = map[*ledger]bool{}
+		for _, l := range v.calledOf[f.Subject.PID] {
+			f.hurts[l] = true // its connections pass the rules, too
+		}
 	}
 	return r
 }
