@@ -18,9 +18,6 @@ type kernelWork struct {
 	functions []string // any of them, with all that it calls
 	least     float64  // of the service's CPU time
 	doing     string   // in a sentence: "spends … of its CPU time …"
-	// onWay says that it is done on the way of packets, where nothing healthy takes long: with
-	// idle CPUs it counts, too, and from wireFloor on.
-	onWay bool
 	// also is what must hold besides, with the evidence for it; nil is nothing.
 	also func(v *View, w *atWork) (Evidence, bool)
 	fix  func(v *View, w *atWork) (string, []shell.Command)
@@ -144,28 +141,18 @@ func checkKernelWork(work *kernelWork) func(*View) Result {
 				also, holds = work.also(v, &w)
 			}
 			k := l.cost(1, threadParts...)
-			own := l.ownCPU(&w)
-			scarce, why := v.computingIsScarce(l, &w, own)
-			floor := threadFloor
-			if work.onWay {
-				floor = wireFloor
-			}
-			// Of a request's time without what it waits for a CPU.
-			busy := l.TimeNS()/float64(l.Requests) - v.readyCost(l).ns
-			if each := own * share; work.onWay && scarce == 0 && each >= floor.mean && each >= hotOwn*busy {
-				scarce, why = min(ratio(own, k.ns), 1), fmt.Sprintf("a request computes for %s, %s of it %s", nanoseconds(own), nanoseconds(each), work.doing)
-			}
+			scarce, why := v.computingIsScarce(l, &w, l.ownCPU(&w))
 			switch {
 			case !e.enough() || share < work.least:
 				return judged{because: because, near: share}
 			case !holds:
 				return judged{because: fmt.Sprintf("%s, %s: %v", because, also.Fact, also.Value), near: share}
-			case !l.noticed(k, floor):
+			case !l.noticed(k, threadFloor):
 				return judged{because: because + ", and no request is slow for it", near: share}
 			case scarce == 0:
 				return judged{because: because + ", and requests wait for something else", near: share}
 			}
-			f := v.found(l, scaled(k, scarce*share), floor, "behind "+work.doing)
+			f := v.found(l, scaled(k, scarce*share), threadFloor, "behind "+work.doing)
 			f.Subject.Kind = "process"
 			f.Evidence = append(f.Evidence,
 				Evidence{Fact: "CPU time in " + most.Name, Value: round(share), Limit: 1, Unit: fmt.Sprintf("share of %s CPU samples", count(e.samples)), Source: "CPU samples, kernel stacks"},

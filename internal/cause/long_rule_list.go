@@ -2,6 +2,7 @@ package cause
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -21,33 +22,75 @@ var longRuleList = Cause{
 	Check: checkLongRuleList,
 }
 
+// walking are the functions that pass the rules of a hook.
+var walking = []string{"nft_do_chain", "ipt_do_table", "ip6t_do_table"}
+
 func checkLongRuleList(v *View) Result {
 	ns, c := v.longestChain()
 	if c == nil {
 		return ruledOut(fmt.Sprintf("no chain of a firewall has %s rules or more", count(longList)))
 	}
-	list := Evidence{Fact: fmt.Sprintf("rules of chain %s of table %s %s%s", c.Chain, c.Family, c.Table, where(ns)), Value: c.Rules, Limit: ns.Firewall.All, Unit: "rules", Source: c.Backend}
-	var persist []shell.Command
-	r := checkKernelWork(&kernelWork{
-		functions: []string{"nft_do_chain", "ipt_do_table", "ip6t_do_table"}, least: rulesShare, onWay: true,
-		doing: "walking firewall rules",
-		also:  func(*View, *atWork) (Evidence, bool) { return list, true },
-		fix: func(v *View, _ *atWork) (text string, commands []shell.Command) {
-			text, commands, persist = v.shortenList(ns, c)
-			return text, commands
-		},
-	})(v)
-	for i := range r.Findings {
-		f := &r.Findings[i]
+	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
+		if l.called() {
+			return judged{because: "no request is answered here", near: -1}
+		}
+		w := v.atWork(l)
+		e := v.executedBy(w.procs, 0)
+		share := 0.0
+		for i := range e.functions {
+			if f := &e.functions[i]; f.Kind == observe.FrameKernel && slices.Contains(walking, f.Name) {
+				share += e.share(f)
+			}
+		}
+		because := fmt.Sprintf("chain %s has %s rules, and %s spends %s of its CPU time walking firewall rules", c.Chain, count(c.Rules), v.commOf(l), percent(share))
+		k, why, slow := v.walkCost(l, &w, share)
+		switch {
+		case !e.enough() || share < rulesShare:
+			return judged{because: because, near: share}
+		case !slow:
+			return judged{because: fmt.Sprintf("%s: %s", because, why), near: share}
+		}
+		f := v.found(l, k, wireFloor, "walking firewall rules")
 		f.Title = fmt.Sprintf("Packets of %s walk %s firewall rules of %s", f.Subject.Comm, count(c.Rules), c.Chain)
-		f.Evidence = append(f.Evidence, v.connectEvidence(f.Subject.PID)...)
-		f.Fix.Persist = persist
+		f.Subject.Kind = "process"
+		f.Evidence = append([]Evidence{
+			{Fact: fmt.Sprintf("rules of chain %s of table %s %s%s", c.Chain, c.Family, c.Table, where(ns)), Value: c.Rules, Limit: ns.Firewall.All, Unit: "rules", Source: c.Backend},
+			{Fact: "CPU time walking firewall rules", Value: round(share), Limit: 1, Unit: fmt.Sprintf("share of %s CPU samples", count(e.samples)), Source: "CPU samples, kernel stacks"},
+			{Fact: "why its requests wait for it", Value: why, Source: "CPU samples, request records"},
+		}, append(f.Evidence, v.connectEvidence(l.pid)...)...)
 		f.hurts = map[*ledger]bool{}
-		for _, l := range v.calledOf[f.Subject.PID] {
-			f.hurts[l] = true // its connections pass the rules, too
+		for _, called := range v.calledOf[l.pid] {
+			f.hurts[called] = true // its connections pass the rules, too
+		}
+		f.Fix.Text, f.Fix.Commands, f.Fix.Persist = v.shortenList(ns, c)
+		return judged{finding: f}
+	})
+}
+
+// walkCost is what requests of an endpoint lose while the threads that answer them walk rules,
+// for a share of their samples. The CPU time of processes has no softirq in it: the samples do.
+// Where CPUs or a thread are full, requests wait for what fills them, by its share. slow says that
+// they are slow for it.
+func (v *View) walkCost(l *ledger, w *atWork, share float64) (k cost, why string, slow bool) {
+	all := l.cost(1, threadParts...)
+	if scarce, why := v.computingIsScarce(l, w, l.ownCPU(w)); scarce > 0 {
+		return scaled(all, scarce*share), why, l.noticed(all, wireFloor)
+	}
+	var samples uint64
+	for _, p := range w.procs {
+		for _, i := range v.profiled[p.PID] {
+			samples += v.Profile.Processes[i].Samples
 		}
 	}
-	return r
+	walk := share * float64(samples) / float64(max(v.Profile.Hz, 1))
+	each, mean := walk*1e9/float64(l.Requests), l.TimeNS()/float64(l.Requests)
+	if fills := ratio(walk, v.Use.CPU.Busy()-v.Use.CPU.Nice); fills >= hotFill {
+		if _, full := v.cpuFull(l); full {
+			return scaled(all, min(fills, 1)), fmt.Sprintf("the CPUs are full, %s of what is used walks firewall rules", percent(fills)), l.noticed(all, wireFloor)
+		}
+	}
+	k = cost{share: min(ratio(each, mean), 1), slowShare: min(ratio(each, l.SlowTotalNS()), 1), ns: min(each, mean), slowNS: min(each, l.SlowTotalNS()), usual: each}
+	return k, fmt.Sprintf("a request walks rules for %s, of %s that it takes", nanoseconds(each), nanoseconds(mean)), l.noticed(k, wireFloor)
 }
 
 // connectEvidence is what new connections of a service take, next to the round trips of open ones.

@@ -136,7 +136,7 @@ func TestRulesAndDrops(t *testing.T) {
 }
 
 // checkDrops looks at what the kernel said of the same packets.
-// TestLongChains: the chains with most rules are told, of all three kinds, also beyond the
+// TestLongChains: the chains with most rules are counted, of all three kinds, also beyond the
 // rules that are looked at.
 func TestLongChains(t *testing.T) {
 	needs(t, "nft", "iptables-nft", "iptables-legacy")
