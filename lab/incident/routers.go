@@ -142,6 +142,15 @@ func routers() []Incident {
 // and drop none.
 func routerControls() []Incident {
 	return []Incident{{
+		Name:    "kube-proxy-rules-kept",
+		Summary: "kube-proxy keeps 30,000 rules of iptables, and the calls keep their connections, which passed them once",
+		Setup:   behind(webCalling(false), edge),
+		Faults: []Fault{atRouter(0, Fault{Name: "rules", Cause: "long-rule-list", Text: "30,000 rules of kube-proxy in the router"},
+			fmt.Sprintf(kubeServices, 29_999))},
+		Load:    load.Load{Conns: 8, Rate: 500},
+		Control: true,
+		Quick:   true,
+	}, {
 		Name:    "router-innocent",
 		Summary: "a firewall in a router keeps out what is for other ports, on a way of three routers",
 		Setup:   behind(plainWeb(server.Service{Work: 2e6}), edge, gateway, sandbox.Router{Name: "core"}),
