@@ -63,6 +63,7 @@ struct server {
 	__u64 slow; /* answers that took longer than SLOW */
 	__u64 not_found; /* NXDOMAIN */
 	__u64 failed; /* SERVFAIL, REFUSED and other errors */
+	__u64 halves; /* of given_up: the other query for the name, sent at once, was answered */
 	char comm[16];
 };
 
@@ -289,6 +290,8 @@ static __always_inline void note_query(struct __sk_buff *skb, __u32 at, __u16 fa
 
 		if (before && l->open) {
 			__sync_fetch_and_add(&before->given_up, l->open);
+			if (l->told)
+				__sync_fetch_and_add(&before->halves, l->open);
 			__sync_fetch_and_add(&before->lost_ns, now - l->last);
 		}
 		/* All that was known were errors, some time ago: it begins anew. */

@@ -229,7 +229,7 @@ func Catalogue() []Cause {
 		reordering,
 		slowStartAfterIdle,
 		slowClientAck,
-		conntrackFull, conntrackForgot,
+		conntrackFull, conntrackForgot, longRuleList,
 		acceptQueueOverflow,
 		synCookiesSent,
 		abortOnOverflow,

@@ -19,7 +19,7 @@ var connectionChurn = Cause{
 	Needs:  []observe.Kind{observe.KindRequests},
 	OnWire: true,
 	// Slow handshakes are somebody else's doing.
-	ConsequenceOf: []Parent{SYNRetransmits, AcceptQueueOverflow, ConntrackFull, SoftirqSaturated, NetworkLoss},
+	ConsequenceOf: []Parent{SYNRetransmits, AcceptQueueOverflow, ConntrackFull, SoftirqSaturated, NetworkLoss, LongRuleList},
 	Folds:         true,
 	Check:         checkConnectionChurn,
 }

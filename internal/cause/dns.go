@@ -71,6 +71,7 @@ func (n *names) add(s *observe.DNSServer) {
 	sum.Queries += s.Queries
 	sum.Answered += s.Answered
 	sum.Unanswered += s.Unanswered
+	sum.Halves += s.Halves
 	sum.LostNS += s.LostNS
 	sum.AnswerNS += s.AnswerNS
 	sum.AnswerMaxNS = max(sum.AnswerMaxNS, s.AnswerMaxNS)
@@ -191,7 +192,7 @@ func (v *View) nameFinding(n *names, s *observe.DNSServer, h harm, text string) 
 		f.Subject.Path = file
 		f.Evidence = append(f.Evidence, Evidence{Fact: "resolver", Value: config, Source: file})
 	}
-	f.Evidence = append(f.Evidence, endpointEvidence(v.pods().services[address(s.Addr)])...)
+	f.Evidence = append(f.Evidence, v.clusterDNS(s.Addr).evidence()...)
 	f.MayFollow = v.follows(destination{n.netns, s.Addr, namePort})
 	return f
 }
@@ -215,9 +216,12 @@ func (v *View) dnsTimeoutFinding(n *names, s *observe.DNSServer, h harm, text st
 	f.Fix.Text = fmt.Sprintf("Bring %s back, or take it out of %s. Until then 'options timeout:1 attempts:2 rotate' there makes each try shorter; a local cache (systemd-resolved, dnsmasq, unbound) remembers which server answers.", s.Addr, file)
 	f.Fix.Commands = []shell.Command{v.in(v.place(n.netns), shell.Line("dig +time=1 +tries=1 @%s . NS", s.Addr)), shell.Line("grep -n nameserver %s", shell.Path(file))}
 	f.Fix.Persist = []shell.Command{shell.Line("# in %s (or what writes it): another nameserver first, and options timeout:1 attempts:2", file)}
-	if s := v.pods().services[address(s.Addr)]; s != nil {
+	if s := v.clusterDNS(s.Addr).service; s != nil {
 		f.Fix.Text = fmt.Sprintf("Bring the pods behind service %s/%s back.", s.Namespace, s.Name)
 		f.Fix.Commands, f.Fix.Persist = lookAtService(s), nil
+	}
+	if ns := v.clashedAt(n, s); ns != nil {
+		v.clashWords(&f, n, s, ns)
 	}
 	return f
 }
@@ -265,6 +269,7 @@ func checkDNSSlow(v *View) Result {
 				Evidence{Fact: "answers that took over 100 ms", Value: s.Slow, Limit: s.Answered, Unit: "answers", Source: "packets of port 53"})
 			f.Fix.Text = fmt.Sprintf("Let a cache on this host answer (systemd-resolved, dnsmasq, unbound, nscd), or let %s keep its connections open, so that it looks up fewer names; then find what makes %s slow.", f.Subject.Comm, s.Addr)
 			f.Fix.Commands = []shell.Command{v.in(v.place(n.netns), shell.Line("dig @%s . NS", s.Addr))}
+			v.slowInCluster(&f, n, s)
 			r.Findings = append(r.Findings, f)
 		}
 	}
@@ -290,9 +295,6 @@ var dnsSearchExpansion = Cause{
 	Needs: []observe.Kind{observe.KindDNS, observe.KindRequests},
 	Check: checkDNSSearch,
 }
-
-// fewDots is the specification of a pod whose names with a dot are looked up as they are.
-var fewDots = map[string]any{"dnsConfig": map[string]any{"options": []any{map[string]any{"name": "ndots", "value": "1"}}}}
 
 func checkDNSSearch(v *View) Result {
 	r := ruledOut(v.noLookups())
@@ -323,7 +325,11 @@ func checkDNSSearch(v *View) Result {
 		f.Fix.Persist = []shell.Command{shell.Line("# in %s (or what writes it): options ndots:1", file)}
 		if at := v.podOfProcess(n.where); at.pod != nil {
 			f.Fix.Text = fmt.Sprintf("In %s: write names with a dot at the end ('api.example.com.'), or set ndots to 1 in %s.dnsConfig.options.", f.Subject.Comm, at.spec())
-			f.Fix.Persist = []shell.Command{at.patch(at.spec()+".dnsConfig.options", fewDots)}
+			f.Fix.Persist = []shell.Command{at.patchDNS(ndots, "1")}
+		}
+		if c := v.clusterDNS(n.servers[0].Addr); c.known() {
+			f.Fix.Text += fmt.Sprintf(" Where that cannot be changed, the plugin autopath of CoreDNS goes through the search domains at the server (%s).", c.text())
+			f.Fix.Commands = append(f.Fix.Commands, c.corefile())
 		}
 		r.Findings = append(r.Findings, f)
 	}

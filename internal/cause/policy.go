@@ -212,6 +212,9 @@ const (
 	nameTime = 0.3  // of the time in which the service answers requests
 	nameSlow = 15e6 // ns: an answer that takes less is not slow
 	notFound = 0.5  // of the lookups end with a name that is not there
+	// clashShare is of the queries without an answer: as many or more were dropped as their
+	// conntrack entry clashed.
+	clashShare = 0.5
 )
 
 // Sockets: accept_queue.go.
@@ -438,6 +441,12 @@ const (
 	clockShare  = 0.10     // of a service's CPU time
 	switchShare = 0.30     // the same
 	switchRate  = 20_000.0 // time slices a second, of all threads of a service
+)
+
+// Netfilter: long_rule_list.go.
+const (
+	longList   = 1000 // rules of a chain: fewer are passed in microseconds
+	rulesShare = 0.20 // of a service's CPU time, on its packets' way through them
 )
 
 // CPU: tracer_attached.go.

@@ -20,7 +20,7 @@ var singleThreadSaturated = Cause{
 	Class: ClassCompute,
 	Needs: []observe.Kind{observe.KindRequests, observe.KindProcess},
 	ConsequenceOf: []Parent{CPUHotFunction, GCPauses, CPUQuotaThrottled, ShortLivedProcessStorm, AutoreloadStatStorm, TimeWaitPortSearch,
-		AffinityTooNarrow, LowCPUWeight, RealtimeHog, CPUSteal, LogFlooding, FilesPerRequest, SlowClocksource, TLSHandshakeSlow, TLSSessionRefused, ClassScan},
+		AffinityTooNarrow, LowCPUWeight, RealtimeHog, CPUSteal, LogFlooding, FilesPerRequest, SlowClocksource, LongRuleList, TLSHandshakeSlow, TLSSessionRefused, ClassScan},
 	Folds: true,
 	Check: checkSingleThread,
 }

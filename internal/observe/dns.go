@@ -24,12 +24,15 @@ type DNS struct {
 
 // DNSServer is a nameserver as one process meets it.
 type DNSServer struct {
-	Addr        string `json:"addr"`
-	Queries     uint64 `json:"queries"`
-	Answered    uint64 `json:"answered"`
-	Unanswered  uint64 `json:"unanswered,omitempty"` // asked again or elsewhere before an answer came, or without one at the end
-	LostNS      int64  `json:"lost_ns,omitempty"`    // what lookups waited for it in vain
-	AnswerNS    int64  `json:"answer_ns"`            // of those answered
+	Addr       string `json:"addr"`
+	Queries    uint64 `json:"queries"`
+	Answered   uint64 `json:"answered"`
+	Unanswered uint64 `json:"unanswered,omitempty"` // asked again or elsewhere before an answer came, or without one at the end
+	LostNS     int64  `json:"lost_ns,omitempty"`    // what lookups waited for it in vain
+	// Halves are those of Unanswered whose twin, sent at the same time for the other family of
+	// addresses of the name, was answered.
+	Halves      uint64 `json:"halves,omitempty"`
+	AnswerNS    int64  `json:"answer_ns"` // of those answered
 	AnswerMaxNS int64  `json:"answer_max_ns"`
 	Slow        uint64 `json:"slow,omitempty"`      // answers that took over 100 ms
 	NotFound    uint64 `json:"not_found,omitempty"` // NXDOMAIN

@@ -52,6 +52,18 @@ const (
 type Firewall struct {
 	Rules []FirewallRule `json:"rules,omitempty"`
 	All   int            `json:"all"` // rules there are, of every verdict
+	// Long is the chains with most rules, most first, at most 4, of 500 rules or more: a packet
+	// passes the rules of a chain one after the other.
+	Long []FirewallChain `json:"long,omitempty"`
+}
+
+// FirewallChain is a chain of rules.
+type FirewallChain struct {
+	Backend string `json:"backend"` // of these, as in FirewallRule
+	Family  string `json:"family"`
+	Table   string `json:"table"`
+	Chain   string `json:"chain"`
+	Rules   int    `json:"rules"`
 }
 
 // FirewallRule is one rule, or the policy of a chain, that drops or rejects.

@@ -45,8 +45,10 @@ type Conntrack struct {
 	Max          uint64 `json:"max"`  // nf_conntrack_max; a host-wide limit compared with each namespace's own count
 	Drop         uint64 `json:"drop"` // packets dropped because no entry could be had
 	EarlyDrop    uint64 `json:"early_drop"`
-	InsertFailed uint64 `json:"insert_failed"`
-	Invalid      uint64 `json:"invalid"`
+	InsertFailed uint64 `json:"insert_failed"` // entries that clashed with another one; their packet was dropped
+	// ClashResolved are those that did, and whose packet was let through all the same (Linux 5.7).
+	ClashResolved uint64 `json:"clash_resolved,omitempty"`
+	Invalid       uint64 `json:"invalid"`
 }
 
 // Listener is one listening stream socket, TCP or unix.

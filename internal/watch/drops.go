@@ -55,7 +55,7 @@ func (sp *space) finishWay(s *session, out *observe.NetNS) {
 	}
 	// What rules say is read only where the packet filter dropped something.
 	if sp.way.rules || sp.late {
-		fw := observe.Firewall{All: sp.way.firewall.Rules}
+		fw := observe.Firewall{All: sp.way.firewall.Rules, Long: sp.way.firewall.Long}
 		if s.filtered(sp.inode) {
 			var err error
 			if fw, err = drop.ReadFirewall(sp.ns, sp.way.firewall); err != nil {

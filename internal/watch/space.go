@@ -329,10 +329,11 @@ func (sp *space) finish(s *session, owners map[uint64][]int) observe.NetNS {
 		if now, err := sp.ns.Conntrack(); err == nil {
 			out.Conntrack = &observe.Conntrack{
 				Entries: now.Entries, PeakEntries: max(sp.peak, now.Entries, sp.conntrack.Entries), Max: now.Max,
-				Drop:         increase(sp.conntrack.Drop, now.Drop),
-				EarlyDrop:    increase(sp.conntrack.EarlyDrop, now.EarlyDrop),
-				InsertFailed: increase(sp.conntrack.InsertFailed, now.InsertFailed),
-				Invalid:      increase(sp.conntrack.Invalid, now.Invalid),
+				Drop:          increase(sp.conntrack.Drop, now.Drop),
+				EarlyDrop:     increase(sp.conntrack.EarlyDrop, now.EarlyDrop),
+				InsertFailed:  increase(sp.conntrack.InsertFailed, now.InsertFailed),
+				ClashResolved: increase(sp.conntrack.ClashResolved, now.ClashResolved),
+				Invalid:       increase(sp.conntrack.Invalid, now.Invalid),
 			}
 		}
 	}

@@ -72,5 +72,29 @@ func names() []Incident {
 		Load:  asking,
 		Quick: true,
 		Light: true,
+	}, {
+		Name:    "dns-nat-ports",
+		Summary: "a router translates the queries of a service to a few ports: those whose entry clashes with another one are dropped",
+		Setup:   behind(quotes(server.Quotes{Lookup: true}), edge),
+		Faults: []Fault{atRouter(0, takenPorts, shortUDP,
+			"iptables-legacy -t nat -A POSTROUTING -p udp --dport 53 -j MASQUERADE --to-ports 40000-40015")},
+		Load:  asking,
+		Quick: true,
+		Light: true,
+	}, {
+		Name:    "dns-nat-ports-behind",
+		Summary: "the second of two routers, which no name leads to, translates queries to a few ports by a rule of nftables",
+		Setup:   behind(quotes(server.Quotes{Lookup: true}), edge, gateway),
+		Faults: []Fault{atRouter(1, takenPorts, shortUDP,
+			"nft add table ip leave", "nft 'add chain ip leave last { type nat hook postrouting priority 100; }'",
+			"nft add rule ip leave last udp dport 53 masquerade to :41000-41011")},
+		Load:  asking,
+		Quick: true,
+		Light: true,
 	}}
 }
+
+var takenPorts = Fault{Name: "ports", Cause: "dns-timeout", Says: "insert_failed", Text: "the translation of queries to port 53 has a few source ports, for a second each"}
+
+// shortUDP lets connection tracking forget datagrams after a second, so that ports come free.
+const shortUDP = "echo 1 | tee /proc/sys/net/netfilter/nf_conntrack_udp_timeout /proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream >/dev/null"

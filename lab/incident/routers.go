@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/slowray/slowray/lab/load"
@@ -48,8 +49,42 @@ func webCalling(anew bool) func() server.Setup {
 
 const nftForward = "nft 'add chain inet shop forward { type filter hook forward priority 0; }'"
 
+// callingOften is webCalling with several calls, each on a new connection.
+func callingOften() server.Setup {
+	s := webCalling(true)()
+	s.Web.Calls = 6
+	return s
+}
+
+// Rules that each new connection passes one after the other: those of kube-proxy, one for each of
+// as many services, and a list of addresses that are kept out.
+const (
+	kubeServices = `{ echo '*nat'; echo ':KUBE-SERVICES - [0:0]'; echo '-A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES'; ` +
+		`seq 0 %d | awk '{printf "-A KUBE-SERVICES -d 10.%%d.%%d.%%d/32 -p tcp -m comment --comment \"shop/s%%d:http cluster IP\" -m tcp --dport 80 -j RETURN\n", 96+int($1/65536), int($1/256)%%256, $1%%256, $1}'; ` +
+		`echo '-A POSTROUTING -m mark --mark 0x4000/0x4000 -j MASQUERADE'; echo COMMIT; } | iptables-nft-restore`
+	keptOut = `{ echo '*filter'; echo ':OUTCASTS - [0:0]'; echo '-A FORWARD -m conntrack --ctstate NEW -j OUTCASTS'; ` +
+		`seq 0 %d | awk '{printf "-A OUTCASTS -s 198.%%d.%%d.%%d/32 -j DROP\n", 18+int($1/65536), int($1/256)%%256, $1%%256}'; ` +
+		`echo COMMIT; } | iptables-legacy-restore`
+)
+
 func routers() []Incident {
 	return []Incident{{
+		Name:    "kube-proxy-rules",
+		Summary: "kube-proxy keeps 30,000 rules of iptables, and each call makes a new connection, which passes them all",
+		Setup:   behind(callingOften, edge),
+		Faults: []Fault{atRouter(0, Fault{Name: "rules", Cause: "long-rule-list", Says: "KUBE-SERVICES", Text: "30,000 rules of kube-proxy in the router"},
+			fmt.Sprintf(kubeServices, 29_999))},
+		Load:  load.Load{Conns: 8},
+		Quick: true,
+	}, {
+		Name:    "ban-list",
+		Summary: "a router has a list of 80,000 addresses that are kept out, a rule each, which each new connection passes",
+		Setup:   behind(callingOften, gateway),
+		Faults: []Fault{atRouter(0, Fault{Name: "rules", Cause: "long-rule-list", Says: "OUTCASTS", Text: "80,000 rules of iptables-legacy in the router"},
+			fmt.Sprintf(keptOut, 79_999))},
+		Load:  load.Load{Conns: 8},
+		Quick: true,
+	}, {
 		Name:    "router-firewall",
 		Summary: "a router that no process lives in drops one packet in twenty between the clients and the service",
 		Setup:   behind(plainWeb(server.Service{}), edge),
@@ -107,6 +142,15 @@ func routers() []Incident {
 // and drop none.
 func routerControls() []Incident {
 	return []Incident{{
+		Name:    "kube-proxy-rules-kept",
+		Summary: "kube-proxy keeps 30,000 rules of iptables, and the calls keep their connections, which passed them once",
+		Setup:   behind(webCalling(false), edge),
+		Faults: []Fault{atRouter(0, Fault{Name: "rules", Cause: "long-rule-list", Text: "30,000 rules of kube-proxy in the router"},
+			fmt.Sprintf(kubeServices, 29_999))},
+		Load:    load.Load{Conns: 8, Rate: 500},
+		Control: true,
+		Quick:   true,
+	}, {
 		Name:    "router-innocent",
 		Summary: "a firewall in a router keeps out what is for other ports, on a way of three routers",
 		Setup:   behind(plainWeb(server.Service{Work: 2e6}), edge, gateway, sandbox.Router{Name: "core"}),

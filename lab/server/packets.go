@@ -23,7 +23,7 @@ type Packets struct {
 
 // tools are the packages that commands come from, by their first word.
 var tools = map[string]string{
-	"nft": "nftables", "iptables-nft": "iptables", "iptables-legacy": "iptables", "hping3": "hping3", "ip": "iproute2", "tc": "iproute2", "conntrack": "conntrack",
+	"nft": "nftables", "iptables-nft": "iptables", "iptables-nft-restore": "iptables", "iptables-legacy-restore": "iptables", "iptables-legacy": "iptables", "hping3": "hping3", "ip": "iproute2", "tc": "iproute2", "conntrack": "conntrack",
 }
 
 // Needs is the Debian packages that the commands come from.

@@ -31,7 +31,7 @@ type (
 	server struct {
 		Queries, Answered, GivenUp, LostNS uint64
 		AnswerNS, AnswerMax, Slow          uint64
-		NotFound, Failed                   uint64
+		NotFound, Failed, Halves           uint64
 		Comm                               [16]byte
 	}
 	lookupKey struct{ Thread, Name uint64 }
@@ -222,7 +222,7 @@ func (w *Watcher) Read(resolver func(pid int) *observe.Resolver) ([]observe.DNS,
 		servers[key] = &observe.DNSServer{
 			Addr: address(key.Family, key.Addr), Queries: val.Queries, Answered: val.Answered,
 			Unanswered: val.GivenUp, LostNS: int64(val.LostNS), AnswerNS: int64(val.AnswerNS), AnswerMaxNS: int64(val.AnswerMax),
-			Slow: val.Slow, NotFound: val.NotFound, Failed: val.Failed,
+			Slow: val.Slow, NotFound: val.NotFound, Failed: val.Failed, Halves: val.Halves,
 		}
 	}
 	if err := it.Err(); err != nil {
@@ -274,6 +274,9 @@ func (w *Watcher) readOpen(byPID map[uint32]*observe.DNS, servers map[serverKey]
 			continue
 		}
 		s.Unanswered += uint64(val.Open)
+		if val.Told != 0 {
+			s.Halves += uint64(val.Open)
+		}
 		s.LostNS += int64(min(age, waitMost))
 		d.Open++
 		d.OpenNS += int64(min(time.Duration(val.Last-val.First)+min(age, waitMost), 12*waitMost))

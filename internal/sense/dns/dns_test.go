@@ -105,6 +105,9 @@ func query(id uint16, name string, kind byte) []byte {
 	return append(append(b, wire(name)...), 0, kind, 0, 1)
 }
 
+// onlyA is the code of a server to which questions for addresses of IPv6 are lost.
+const onlyA = -2
+
 // nameServer answers at port 53 of an address, each time after a delay, with a
 // code; a negative code is no answer.
 func nameServer(t *testing.T, addr string, delay time.Duration, code int) {
@@ -121,11 +124,11 @@ func nameServer(t *testing.T, addr string, delay time.Duration, code int) {
 			if err != nil {
 				return
 			}
-			if code < 0 || n < 12 {
+			if n < 12 || code < 0 && (code != onlyA || b[n-3] != 1) {
 				continue
 			}
 			time.Sleep(delay)
-			b[2], b[3] = 0x81, 0x80|byte(code)
+			b[2], b[3] = 0x81, 0x80|byte(max(code, 0))
 			conn.WriteTo(b[:n], from)
 		}
 	}()
@@ -181,6 +184,8 @@ func onOneThread(do func()) {
 func TestLookups(t *testing.T) {
 	w := start(t)
 	const good, deaf, none, refuses = "127.53.53.1", "127.53.53.2", "127.53.53.3", "127.53.53.5"
+	const half = "127.53.53.6"
+	nameServer(t, half, 0, onlyA)
 	nameServer(t, refuses, 0, 5)
 	nameServer(t, good, 20*time.Millisecond, 0)
 	nameServer(t, deaf, 0, -1)
@@ -197,6 +202,11 @@ func TestLookups(t *testing.T) {
 	})
 	// An address of one family only: the other query is refused.
 	onOneThread(func() { ask(t, refuses, time.Second, query(5, "v4.example.com", 1), query(6, "v4.example.com", 28)) })
+	// The query for one of two families is lost, and both are asked again.
+	onOneThread(func() {
+		ask(t, half, 200*time.Millisecond, query(7, "half.example.com", 1), query(8, "half.example.com", 28))
+		ask(t, good, time.Second, query(7, "half.example.com", 1), query(8, "half.example.com", 28))
+	})
 	time.Sleep(20 * time.Millisecond)
 	found, losses, err := w.Read(func(int) *observe.Resolver { return &observe.Resolver{Search: []string{"shop.test"}} })
 	if err != nil || len(losses) > 0 {
@@ -215,11 +225,14 @@ func TestLookups(t *testing.T) {
 	for _, s := range mine.Servers {
 		by[s.Addr] = s
 	}
-	if s := by[good]; s.Queries != 3 || s.Answered != 3 || s.Unanswered != 0 || s.AnswerMaxNS < 20e6 {
+	if s := by[good]; s.Queries != 5 || s.Answered != 5 || s.Unanswered != 0 || s.AnswerMaxNS < 20e6 {
 		t.Errorf("good server: %+v", s)
 	}
-	if s := by[deaf]; s.Queries != 1 || s.Answered != 0 || s.Unanswered != 1 || s.LostNS < 190e6 || s.LostNS > 900e6 {
+	if s := by[deaf]; s.Queries != 1 || s.Answered != 0 || s.Unanswered != 1 || s.Halves != 0 || s.LostNS < 190e6 || s.LostNS > 900e6 {
 		t.Errorf("deaf server: %+v", s)
+	}
+	if s := by[half]; s.Queries != 2 || s.Answered != 1 || s.Unanswered != 1 || s.Halves != 1 {
+		t.Errorf("server that answers half: %+v", s)
 	}
 	if s := by[none]; s.NotFound != 1 {
 		t.Errorf("server that finds nothing: %+v", s)
@@ -227,7 +240,7 @@ func TestLookups(t *testing.T) {
 	if s := by[refuses]; s.Failed != 2 || s.Answered != 2 || s.Unanswered != 0 {
 		t.Errorf("server that refuses: %+v", s)
 	}
-	if mine.Lookups != 3 || mine.NotFound != 1 || mine.Sampled != 1 || mine.Searched != 1 || mine.LookupMaxNS < 200e6 {
+	if mine.Lookups != 4 || mine.NotFound != 1 || mine.Sampled != 1 || mine.Searched != 1 || mine.LookupMaxNS < 200e6 {
 		t.Errorf("lookups: %+v", mine)
 	}
 }

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/osthread"
 	"github.com/slowray/slowray/internal/sense/host"
@@ -134,6 +136,40 @@ func TestRulesAndDrops(t *testing.T) {
 }
 
 // checkDrops looks at what the kernel said of the same packets.
+// TestLongChains: the chains with most rules are counted, of all three kinds, also beyond the
+// rules that are looked at.
+func TestLongChains(t *testing.T) {
+	needs(t, "nft", "iptables-nft", "iptables-legacy")
+	inNamespace(t, func(ns *host.NetNS) {
+		services := func(n int) string {
+			return fmt.Sprintf(`{ echo '*nat'; echo ':KUBE-SERVICES - [0:0]'; echo '-A PREROUTING -j KUBE-SERVICES'; `+
+				`seq -f '-A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m tcp --dport %%.0f -j RETURN' %d; echo COMMIT; }`, n)
+		}
+		run(t, `{ echo 'add table inet shop; add chain inet shop banned'; seq -f 'add rule inet shop banned tcp dport %.0f drop' 600; } | nft -f -`)
+		run(t, `{ echo 'add chain inet shop short'; seq -f 'add rule inet shop short tcp dport %.0f drop' 300; } | nft -f -`)
+		run(t, services(700)+" | iptables-nft-restore")
+		run(t, services(maxRules+800)+" | iptables-legacy-restore")
+		c, err := ReadCounts(ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []observe.FirewallChain{
+			{Backend: "iptables-legacy", Family: "ip", Table: "nat", Chain: "KUBE-SERVICES", Rules: maxRules + 801}, // with the return at its end
+			{Backend: "iptables-nft", Family: "ip", Table: "nat", Chain: "KUBE-SERVICES", Rules: 700},
+			{Backend: "nft", Family: "inet", Table: "shop", Chain: "banned", Rules: 600},
+		}
+		if d := cmp.Diff(want, c.Long); d != "" {
+			t.Error(d)
+		}
+		if c.Rules < maxRules+2400 {
+			t.Errorf("%d rules", c.Rules)
+		}
+		if f, err := ReadFirewall(ns, c); err != nil || !cmp.Equal(f.Long, c.Long) || f.All != c.Rules {
+			t.Errorf("%+v, %d rules, of %d: %v", f.Long, f.All, c.Rules, err)
+		}
+	})
+}
+
 func checkDrops(t *testing.T, w *Watcher, ns *host.NetNS) {
 	t.Helper()
 	space := symbol.NewSpace("/proc")

@@ -14,16 +14,19 @@ import (
 )
 
 // maxRules bounds the rules of one namespace that are looked at, and
-// maxDropping those that are kept.
+// maxDropping those that are kept. All are counted; a chain is long from longChain on.
 const (
 	maxRules    = 20_000
 	maxDropping = 4096
+	longChain   = 500
+	longChains  = 4
 )
 
 // Counts is what the rules of a namespace had counted when a window began.
 type Counts struct {
 	Rules  int // there are; of every verdict
 	nft    map[ruleID]uint64
+	Long   []observe.FirewallChain // chains with most rules, as of Firewall
 	legacy observe.Firewall
 }
 
@@ -32,16 +35,18 @@ type Counts struct {
 func ReadCounts(ns *host.NetNS) (Counts, error) {
 	c := Counts{nft: map[ruleID]uint64{}}
 	err := guarded(ns, func() error {
-		rules, err := dumpRules()
+		d, err := dumpRules()
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
 			err = nil // nfnetlink without nf_tables
 		}
-		for i := range rules {
-			c.nft[rules[i].id()] = rules[i].packets
+		for i := range d.rules {
+			c.nft[d.rules[i].id()] = d.rules[i].packets
 		}
+		c.Rules, c.Long = d.all, d.long()
 		return errors.Join(err, readLegacy(&c.legacy))
 	})
-	c.Rules = len(c.nft) + c.legacy.All
+	c.Rules += c.legacy.All
+	c.Long = longest(append(c.Long, c.legacy.Long...))
 	return c, err
 }
 
@@ -62,7 +67,17 @@ func ReadFirewall(ns *host.NetNS, before Counts) (observe.Firewall, error) {
 		}
 	}
 	f.All += legacy.All
+	f.Long = longest(append(f.Long, legacy.Long...))
 	return f, err
+}
+
+// longest keeps the chains with most rules.
+func longest(chains []observe.FirewallChain) []observe.FirewallChain {
+	chains = slices.DeleteFunc(chains, func(c observe.FirewallChain) bool { return c.Rules < longChain })
+	slices.SortFunc(chains, func(a, b observe.FirewallChain) int {
+		return cmp.Or(cmp.Compare(b.Rules, a.Rules), strings.Compare(a.Family, b.Family), strings.Compare(a.Table, b.Table), strings.Compare(a.Chain, b.Chain))
+	})
+	return slices.Clone(chains[:min(len(chains), longChains)])
 }
 
 // guarded runs fn in a namespace. The library may panic on what it does not

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // The older iptables keeps each table as one block of memory, which
@@ -45,6 +46,7 @@ const (
 	tableHeader = 40 // name, size, and padding before the entries
 	targetSize  = 32 // struct xt_entry_target
 	maxTable    = 64 << 20
+	maxEntries  = 500_000 // of all tables
 )
 
 var legacyHooks = []string{"prerouting", "input", "forward", "output", "postrouting"}
@@ -59,7 +61,7 @@ func readLegacy(f *observe.Firewall) error {
 			continue // the module is not loaded, so there is no table
 		}
 		for _, table := range strings.Fields(string(names)) {
-			if f.All >= maxRules {
+			if f.All >= maxEntries {
 				return errors.Join(errs...)
 			}
 			if err := l.read(table, f); err != nil {
@@ -134,8 +136,15 @@ func (l *legacyFamily) parse(table string, info, entries []byte, f *observe.Fire
 		}
 	})
 	chain, number := "", 0
+	ended := func() {
+		if number >= longChain {
+			f.Long = longest(append(f.Long, observe.FirewallChain{Backend: set.backend, Family: l.name, Table: table, Chain: printable.Name(chain, maxName), Rules: number}))
+		}
+	}
+	defer ended()
 	l.walk(entries, func(at int, entry, target []byte) {
 		if name, ok := starts[at]; ok {
+			ended()
 			chain, number = name, 0
 		}
 		name := targetName(target)
@@ -156,7 +165,7 @@ func (l *legacyFamily) parse(table string, info, entries []byte, f *observe.Fire
 				r.Verdict = "drop"
 			}
 		}
-		if r.Verdict == "" {
+		if r.Verdict == "" || len(set.dropping) >= maxRules {
 			return
 		}
 		if policies[at] == chain {
@@ -172,7 +181,7 @@ func (l *legacyFamily) parse(table string, info, entries []byte, f *observe.Fire
 // walk visits the entries, each with its target.
 func (l *legacyFamily) walk(entries []byte, visit func(at int, entry, target []byte)) {
 	ne := binary.NativeEndian
-	for at, n := 0, 0; at+l.size <= len(entries) && n < maxRules; n++ {
+	for at, n := 0, 0; at+l.size <= len(entries) && n < maxEntries; n++ {
 		target, next := int(ne.Uint16(entries[at+l.offsets:])), int(ne.Uint16(entries[at+l.offsets+2:]))
 		if target < l.size || next < target+targetSize || at+next > len(entries) {
 			return

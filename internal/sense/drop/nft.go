@@ -28,7 +28,7 @@ var iptablesChains = map[string]bool{"INPUT": true, "OUTPUT": true, "FORWARD": t
 // dropped something since before: those without a counter, and those whose
 // counter rose.
 func readNFT(f *observe.Firewall, before map[ruleID]uint64) error {
-	rules, err := dumpRules()
+	d, err := dumpRules()
 	switch {
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT), errors.Is(err, unix.EOPNOTSUPP):
 		return nil // nfnetlink without nf_tables
@@ -64,9 +64,10 @@ func readNFT(f *observe.Firewall, before map[ruleID]uint64) error {
 		}
 		t.base(c)
 	}
-	f.All += len(rules)
-	for i := range rules {
-		r := &rules[i]
+	f.All += d.all
+	f.Long = d.long()
+	for i := range d.rules {
+		r := &d.rules[i]
 		t := tables[tableKey{nftables.TableFamily(r.family), r.table}]
 		if t == nil {
 			continue // made since

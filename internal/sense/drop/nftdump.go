@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/nl"
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
 )
 
@@ -43,19 +45,19 @@ type ruleID struct {
 func (r *nftRule) id() ruleID { return ruleID{r.family, r.table, r.chain, r.handle} }
 
 // dumpRules lists the rules of the thread's network namespace.
-func dumpRules() ([]nftRule, error) {
+func dumpRules() (dump ruleDump, err error) {
 	sock, err := nl.Open(unix.NETLINK_NETFILTER)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return nil, nil // a kernel without nftables
+		return dump, nil // a kernel without nftables
 	}
 	if err != nil {
-		return nil, err
+		return dump, err
 	}
 	defer sock.Close()
-	dump := ruleDump{numbers: map[ruleID]int{}}
+	dump.numbers = map[ruleID]int{}
 	// struct nfgenmsg of any family.
 	_, err = sock.Dump(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETRULE, make([]byte, nfgenmsgSize), dump.take)
-	return dump.rules, err
+	return dump, err
 }
 
 // nfgenmsgSize is the size of struct nfgenmsg, which begins every message.
@@ -63,21 +65,43 @@ const nfgenmsgSize = 4
 
 // ruleDump is a dump of rules while it comes.
 type ruleDump struct {
-	rules   []nftRule
+	rules   []nftRule // the first maxRules
+	all     int
 	numbers map[ruleID]int // rules so far, by chain
 }
 
 // take reads one answer.
 func (d *ruleDump) take(m nl.Message) {
-	if len(m.Payload) < nfgenmsgSize || m.Kind != unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWRULE || len(d.rules) >= maxRules {
+	if len(m.Payload) < nfgenmsgSize || m.Kind != unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWRULE {
+		return
+	}
+	d.all++
+	chain := ruleID{family: m.Payload[0], table: cstring(nl.Find(m.Payload[nfgenmsgSize:], unix.NFTA_RULE_TABLE)), chain: cstring(nl.Find(m.Payload[nfgenmsgSize:], unix.NFTA_RULE_CHAIN))}
+	d.numbers[chain]++
+	if len(d.rules) >= maxRules {
 		return
 	}
 	r := parseRule(m.Payload)
-	chain := r.id()
-	chain.handle = 0
-	d.numbers[chain]++
 	r.number = d.numbers[chain]
 	d.rules = append(d.rules, r)
+}
+
+// long is the chains with most rules.
+func (d *ruleDump) long() []observe.FirewallChain {
+	var out []observe.FirewallChain
+	for c, n := range d.numbers {
+		if n < longChain {
+			continue
+		}
+		family, backend := nftFamilies[nftables.TableFamily(c.family)], "nft"
+		for base := range iptablesChains {
+			if d.numbers[ruleID{family: c.family, table: c.table, chain: base}] > 0 && (family == "ip" || family == "ip6") {
+				backend = "iptables-nft"
+			}
+		}
+		out = append(out, observe.FirewallChain{Backend: backend, Family: family, Table: printable.Name(c.table, maxName), Chain: printable.Name(c.chain, maxName), Rules: n})
+	}
+	return longest(out)
 }
 
 func parseRule(b []byte) nftRule {

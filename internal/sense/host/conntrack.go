@@ -27,6 +27,8 @@ type ConntrackSample struct {
 	EarlyDrop    uint64 // entries thrown out to make room
 	InsertFailed uint64
 	Invalid      uint64
+	// ClashResolved is clashes of entries that cost no packet (Linux 5.7).
+	ClashResolved uint64
 }
 
 // Conntrack reads the namespace's connection tracking. Entries and the limit
@@ -124,6 +126,8 @@ func (s *ConntrackSample) column(name string) *uint64 {
 		return &s.Drop
 	case "early_drop":
 		return &s.EarlyDrop
+	case "clashres":
+		return &s.ClashResolved
 	}
 	return nil
 }
@@ -136,6 +140,7 @@ const (
 	ctStatInsertFailed = 9
 	ctStatDrop         = 10
 	ctStatEarlyDrop    = 11
+	ctStatClashResolve = 14
 )
 
 // conntrackNetlink asks ctnetlink for the statistics of each CPU, in the
@@ -175,6 +180,8 @@ func parseConntrackCPU(b []byte, s *ConntrackSample) {
 				s.Drop += v
 			case ctStatEarlyDrop:
 				s.EarlyDrop += v
+			case ctStatClashResolve:
+				s.ClashResolved += v
 			}
 		}
 	}

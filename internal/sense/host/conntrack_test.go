@@ -50,7 +50,7 @@ func TestParseConntrackCPU(t *testing.T) {
 	var s ConntrackSample
 	parseConntrackCPU(b, &s)
 	parseConntrackCPU(b[:3], &s)
-	if d := cmp.Diff(ConntrackSample{Invalid: 400, InsertFailed: 900, Drop: 1000, EarlyDrop: 1100}, s); d != "" {
+	if d := cmp.Diff(ConntrackSample{Invalid: 400, InsertFailed: 900, Drop: 1000, EarlyDrop: 1100, ClashResolved: 1400}, s); d != "" {
 		t.Error(d)
 	}
 }
