@@ -61,8 +61,7 @@ func alerterMain(at, dir string) {
 		for name := range strings.FieldsSeq(who) {
 			e.harms = append(e.harms, Harm{name, 0.5, "half of its requests fail"})
 		}
-		a.take(e) // seconds come one by one: none waits
-		a.keep()
+		a.takeIn(e) // seconds come one by one: none waits
 		fmt.Println(at)
 	}
 	select {} // until it is killed
@@ -210,6 +209,37 @@ func TestKilledAndAway(t *testing.T) {
 			t.Errorf("%s: %v", id, kinds)
 		}
 	}
+}
+
+// TestKeptBeforeSent: a sender that waits for its turn while a message is queued sees it only
+// once it is on the disk. A kill right after it was sent would begin its incident again.
+func TestKeptBeforeSent(t *testing.T) {
+	dir := t.TempDir()
+	a, err := New(Options{Config: rules(t, "for: 0s\n"+oneHook), Dir: dir, Host: "h", Say: func(text string) { t.Error(text) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.box.close()
+	const turn = 5 * time.Millisecond // a mutex goes by turns once somebody has waited for 1 ms
+	var both sync.WaitGroup
+	a.mu.Lock()
+	both.Go(func() { a.takeIn(event{at: begin, harms: []Harm{{Service: "svc:80", Share: 0.1}}}) })
+	time.Sleep(turn)
+	both.Go(func() {
+		a.mu.Lock()
+		m := a.box.next("hook", time.Now())
+		text, err := os.ReadFile(filepath.Join(dir, stateName))
+		a.mu.Unlock()
+		if m != nil && (err != nil || !strings.Contains(string(text), m.Delivery)) {
+			t.Errorf("%s could be sent before it was kept: %v", m.Kind, err)
+		}
+	})
+	time.Sleep(turn)
+	a.mu.Unlock()
+	a.mu.Lock() // who waits longest is woken, comes too late, and has it go by turns
+	time.Sleep(turn)
+	a.mu.Unlock()
+	both.Wait()
 }
 
 // TestRestartAfterALittle: harm that had not lasted when slowray ended is not told of for the
