@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -433,6 +434,60 @@ func TestNamesAreNoLines(t *testing.T) {
 	if text := slackText(m); strings.Contains(text, "<!") || strings.Count(text, "\n") != 3 {
 		t.Errorf("%q", text)
 	}
+}
+
+// TestRefresh: Alertmanager, which forgets alerts when it is started, hears what goes on when
+// slowray starts, and when it takes a message after it was away.
+func TestRefresh(t *testing.T) {
+	got := make(chan string, 100)
+	var away atomic.Bool
+	manager := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			got <- "away"
+			return
+		}
+		text, _ := io.ReadAll(r.Body)
+		got <- string(text)
+	}))
+	defer manager.Close()
+	c := rules(t, "for: 0s\nreceivers: [{name: am, alertmanager: {url: '"+manager.URL+"'}}]\n")
+	c.Receivers[0].Alertmanager.url = manager.URL
+	a, err := New(Options{Config: c, Dir: t.TempDir(), Host: "db-1", Say: func(string) {}, firstWait: time.Millisecond, lastWait: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.box.Incidents.Open = []*open{{Incident: Incident{ID: "goes-on", Began: begin}, Seen: time.Now(), Hold: Duration(time.Hour), Fired: true, To: []string{"am"}}}
+	ctx, stop := context.WithCancel(t.Context())
+	var ended sync.WaitGroup
+	ended.Go(func() { a.Run(ctx) })
+	defer ended.Wait()
+	defer stop()
+	next := func(want string) {
+		t.Helper()
+		for text := "away"; ; {
+			select {
+			case text = <-got:
+			case <-time.After(30 * time.Second): // half of refreshEvery
+				t.Fatalf("Alertmanager did not hear of %q", want)
+			}
+			if text != "away" {
+				if !strings.Contains(text, want) {
+					t.Errorf("%s, want %s", text, want)
+				}
+				return
+			}
+		}
+	}
+	next(`"incident":"goes-on"`)
+	away.Store(true)
+	a.events <- event{at: time.Now(), harms: []Harm{{Service: "svc:80", Share: 0.1}}}
+	if text := <-got; text != "away" {
+		t.Errorf("%s while it is away", text)
+	}
+	away.Store(false)
+	next("svc:80")
+	next(`"incident":"goes-on"`)
 }
 
 // TestSaysWhatWasSent: of each message that a receiver took there is a line.
