@@ -101,8 +101,9 @@ func TestEvaluationOfHistory(t *testing.T) {
 	e.ask(t, historyAt(t, dir))
 }
 
-// TestEvaluationOfCommands asks of what commands have answered. Their answers are by the
-// schema that they have today.
+// TestEvaluationOfCommands asks of what commands have answered: prove on a host, fleet why of the
+// fleet with a slow database of the tests of internal/fleet/answer. Their answers are by the schema
+// that they have today.
 func TestEvaluationOfCommands(t *testing.T) {
 	for _, c := range []struct {
 		evaluated
