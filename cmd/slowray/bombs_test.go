@@ -26,7 +26,7 @@ import (
 const beServer = "SLOWRAY_TEST_BE_SERVER"
 
 // serveTest answers requests, and computes for each, so that its functions are named.
-// Those for /call/ADDRESS make it call that address.
+// Those for /call/ADDRESS make it call that address; it fails those for /fail.
 func serveTest(at string) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1, MaxIdleConns: 4096}}
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", at)
@@ -41,6 +41,9 @@ func serveTest(at string) {
 				resp.Body.Close()
 			}
 			return
+		}
+		if r.URL.Path == "/fail" {
+			w.WriteHeader(http.StatusInternalServerError)
 		}
 		if r.URL.Path == "/compute" {
 			for began := time.Now(); time.Since(began) < time.Millisecond; {

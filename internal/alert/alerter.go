@@ -166,7 +166,7 @@ func (a *Alerter) Run(ctx context.Context) {
 	}
 	defer a.box.close() // once nobody has anything to write any more
 	defer senders.Wait()
-	a.keep()
+	a.keep(func() {})
 	for {
 		select {
 		case <-ctx.Done():
@@ -181,16 +181,14 @@ func (a *Alerter) Run(ctx context.Context) {
 }
 
 func (a *Alerter) takeIn(e event) {
-	a.take(e)
-	a.keep()
+	a.keep(func() { a.take(e) })
 	if e.kept != nil {
 		close(e.kept)
 	}
 }
 
+// take follows an event, with the lock held.
 func (a *Alerter) take(e event) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	switch {
 	case e.fleet != nil:
 		a.box.Incidents.fleet(e.at, e.fleet)
@@ -202,9 +200,11 @@ func (a *Alerter) take(e event) {
 	}
 }
 
-// keep writes what has changed, and only then wakes those who send.
-func (a *Alerter) keep() {
+// keep changes what is kept and writes it, under one lock: who sends sees no message that a
+// kill could still lose, and after it begin a second time. Then it wakes those who send.
+func (a *Alerter) keep(change func()) {
 	a.mu.Lock()
+	change()
 	lost := a.lost
 	a.lost = 0
 	dirty := a.dirty
@@ -236,6 +236,7 @@ func (a *Alerter) sendTo(ctx context.Context, r *Receiver) {
 	refresh := time.NewTicker(refreshEvery)
 	defer refresh.Stop()
 	failing := ""
+	a.refresh(ctx, r)
 	for ctx.Err() == nil {
 		a.mu.Lock()
 		m := a.box.next(r.Name, time.Now())
@@ -261,6 +262,7 @@ func (a *Alerter) sendTo(ctx context.Context, r *Receiver) {
 			}
 			if err == nil && failing != "" {
 				a.opt.Say(fmt.Sprintf("alerts: %s takes messages again", r.Name))
+				a.refresh(ctx, r) // a restart made it forget the others
 			} else if err != nil {
 				a.opt.Say(fmt.Sprintf("alerts: %s: a message is given up: %v", r.Name, err))
 			}
@@ -315,7 +317,9 @@ func (a *Alerter) refresh(ctx context.Context, r *Receiver) {
 	}
 	a.mu.Unlock()
 	for _, m := range list {
-		_ = r.send(ctx, m) // the next one is a minute away
+		if err := r.send(ctx, m); err != nil && !errors.Is(err, errRefused) {
+			return // it is away: the next time is a minute away, or when it takes a message
+		}
 	}
 }
 

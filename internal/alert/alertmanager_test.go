@@ -51,8 +51,8 @@ func TestAlertmanager(t *testing.T) {
 		return list
 	}
 	now := time.Now().UTC()
-	m := &Message{Schema: Schema, Kind: Begin, Host: "web-1", At: now, Link: "http://web-1:7788/",
-		Incident: Incident{ID: "abc", Severity: Warning, Began: now.Add(-time.Minute), Title: "nginx:80: 31 % of its requests fail", Services: []Service{{Name: "nginx:80"}}}}
+	m := &Message{Schema: Schema, Kind: Begin, Host: "web-1", At: now.Add(-10 * time.Minute), Link: "http://web-1:7788/", // it waited
+		Incident: Incident{ID: "abc", Severity: Warning, Began: now.Add(-11 * time.Minute), Title: "nginx:80: 31 % of its requests fail", Services: []Service{{Name: "nginx:80"}}}}
 	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) { // it takes a moment to listen
 		if err = c.Receivers[0].send(t.Context(), m); err == nil {
 			break
@@ -61,7 +61,10 @@ func TestAlertmanager(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m.Kind, m.Title, m.Cause, m.Severity = Update, "The conntrack table is full", "conntrack-full", Critical
+	if list := alerts(); len(list) != 1 || list[0].Status.State != "active" {
+		t.Errorf("after a begin that waited for longer than an alert lasts: %+v", list)
+	}
+	m.Kind, m.At, m.Title, m.Cause, m.Severity = Update, now, "The conntrack table is full", "conntrack-full", Critical
 	if err := c.Receivers[0].send(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -61,8 +62,7 @@ func alerterMain(at, dir string) {
 		for name := range strings.FieldsSeq(who) {
 			e.harms = append(e.harms, Harm{name, 0.5, "half of its requests fail"})
 		}
-		a.take(e) // seconds come one by one: none waits
-		a.keep()
+		a.takeIn(e) // seconds come one by one: none waits
 		fmt.Println(at)
 	}
 	select {} // until it is killed
@@ -210,6 +210,37 @@ func TestKilledAndAway(t *testing.T) {
 			t.Errorf("%s: %v", id, kinds)
 		}
 	}
+}
+
+// TestKeptBeforeSent: a sender that waits for its turn while a message is queued sees it only
+// once it is on the disk. A kill right after it was sent would begin its incident again.
+func TestKeptBeforeSent(t *testing.T) {
+	dir := t.TempDir()
+	a, err := New(Options{Config: rules(t, "for: 0s\n"+oneHook), Dir: dir, Host: "h", Say: func(text string) { t.Error(text) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.box.close()
+	const turn = 5 * time.Millisecond // a mutex goes by turns once somebody has waited for 1 ms
+	var both sync.WaitGroup
+	a.mu.Lock()
+	both.Go(func() { a.takeIn(event{at: begin, harms: []Harm{{Service: "svc:80", Share: 0.1}}}) })
+	time.Sleep(turn)
+	both.Go(func() {
+		a.mu.Lock()
+		m := a.box.next("hook", time.Now())
+		text, err := os.ReadFile(filepath.Join(dir, stateName))
+		a.mu.Unlock()
+		if m != nil && (err != nil || !strings.Contains(string(text), m.Delivery)) {
+			t.Errorf("%s could be sent before it was kept: %v", m.Kind, err)
+		}
+	})
+	time.Sleep(turn)
+	a.mu.Unlock()
+	a.mu.Lock() // who waits longest is woken, comes too late, and has it go by turns
+	time.Sleep(turn)
+	a.mu.Unlock()
+	both.Wait()
 }
 
 // TestRestartAfterALittle: harm that had not lasted when slowray ended is not told of for the
@@ -403,6 +434,60 @@ func TestNamesAreNoLines(t *testing.T) {
 	if text := slackText(m); strings.Contains(text, "<!") || strings.Count(text, "\n") != 3 {
 		t.Errorf("%q", text)
 	}
+}
+
+// TestRefresh: Alertmanager, which forgets alerts when it is started, hears what goes on when
+// slowray starts, and when it takes a message after it was away.
+func TestRefresh(t *testing.T) {
+	got := make(chan string, 100)
+	var away atomic.Bool
+	manager := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			got <- "away"
+			return
+		}
+		text, _ := io.ReadAll(r.Body)
+		got <- string(text)
+	}))
+	defer manager.Close()
+	c := rules(t, "for: 0s\nreceivers: [{name: am, alertmanager: {url: '"+manager.URL+"'}}]\n")
+	c.Receivers[0].Alertmanager.url = manager.URL
+	a, err := New(Options{Config: c, Dir: t.TempDir(), Host: "db-1", Say: func(string) {}, firstWait: time.Millisecond, lastWait: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.box.Incidents.Open = []*open{{Incident: Incident{ID: "goes-on", Began: begin}, Seen: time.Now(), Hold: Duration(time.Hour), Fired: true, To: []string{"am"}}}
+	ctx, stop := context.WithCancel(t.Context())
+	var ended sync.WaitGroup
+	ended.Go(func() { a.Run(ctx) })
+	defer ended.Wait()
+	defer stop()
+	next := func(want string) {
+		t.Helper()
+		for text := "away"; ; {
+			select {
+			case text = <-got:
+			case <-time.After(30 * time.Second): // half of refreshEvery
+				t.Fatalf("Alertmanager did not hear of %q", want)
+			}
+			if text != "away" {
+				if !strings.Contains(text, want) {
+					t.Errorf("%s, want %s", text, want)
+				}
+				return
+			}
+		}
+	}
+	next(`"incident":"goes-on"`)
+	away.Store(true)
+	a.events <- event{at: time.Now(), harms: []Harm{{Service: "svc:80", Share: 0.1}}}
+	if text := <-got; text != "away" {
+		t.Errorf("%s while it is away", text)
+	}
+	away.Store(false)
+	next("svc:80")
+	next(`"incident":"goes-on"`)
 }
 
 // TestSaysWhatWasSent: of each message that a receiver took there is a line.

@@ -35,7 +35,7 @@ func (r *Receiver) send(ctx context.Context, m *Message) error {
 	defer cancel()
 	switch {
 	case r.Alertmanager != nil:
-		return r.Alertmanager.post(ctx, "/api/v2/alerts", alertmanagerBody(m, m.At), nil)
+		return r.Alertmanager.post(ctx, "/api/v2/alerts", alertmanagerBody(m, time.Now()), nil)
 	case r.Webhook != nil:
 		return r.Webhook.post(ctx, "", m, m)
 	case r.Slack != nil:
@@ -121,7 +121,8 @@ const (
 )
 
 // alertmanagerBody is an alert of API v2. Its labels are the same from the beginning to the
-// end, whatever becomes known meanwhile: by them it is one.
+// end, whatever becomes known meanwhile: by them it is one. One that waited for long goes on
+// from now, when it is sent, or Alertmanager would take it for over.
 func alertmanagerBody(m *Message, now time.Time) any {
 	labels := map[string]string{"alertname": "slowray", "incident": m.ID, "instance": m.Host}
 	maps.Copy(labels, m.Labels)
@@ -137,9 +138,9 @@ func alertmanagerBody(m *Message, now time.Time) any {
 	}
 	alert := map[string]any{"labels": labels, "annotations": annotations, "startsAt": m.Began.Format(time.RFC3339Nano)}
 	if m.Kind == End {
-		alert["endsAt"] = now.Format(time.RFC3339Nano)
+		alert["endsAt"] = m.At.Format(time.RFC3339Nano)
 	} else {
-		alert["endsAt"] = now.Add(refreshFor).Format(time.RFC3339Nano)
+		alert["endsAt"] = now.Add(refreshFor).UTC().Format(time.RFC3339Nano)
 	}
 	if m.Link != "" {
 		alert["generatorURL"] = m.Link

@@ -28,7 +28,7 @@ type Document struct {
 	Applied bool               `json:"applied"`
 	Result  *experiment.Result `json:"result,omitempty"`
 	// Takes says how long the experiment takes, for people: "measures for about 33 s".
-	Takes string `json:"-"`
+	Takes string `json:"takes,omitempty"`
 	// Kept is the entry of the journal of changes that are left in place.
 	Kept    string          `json:"kept,omitempty"`
 	Persist []shell.Command `json:"persist,omitempty"` // how to make them last
