@@ -73,15 +73,17 @@ func (v *View) neighbourOn(store string, victims map[*observe.Pod]bool) *neighbo
 	n := slices.MaxFunc(order, func(a, b *neighbour) int {
 		return cmp.Or(cmp.Compare(a.bytes, b.bytes), strings.Compare(b.at.pod.UID, a.at.pod.UID))
 	})
-	if ratio(n.bytes, all) < neighbourShare || float64(n.bytes) < neighbourRate*v.Window.Seconds {
+	if n.all = all; ratio(n.bytes, all) < neighbourShare {
 		return nil
 	}
-	// Of a disk it is known how much all processes moved there, also those that have ended.
-	if n.all = all; v.diskNumbered(store) != nil {
-		d := v.diskNumbered(store)
-		if n.all = max(n.bytes, d.ReadBytes+d.WriteBytes); ratio(n.bytes, n.all) < neighbourShare {
-			return nil
-		}
+	// Of a disk it is known how much all processes moved there, also those that have ended. Who
+	// has files open elsewhere, too, is taken to have moved there what others did not.
+	if d := v.diskNumbered(store); d != nil {
+		n.all = d.ReadBytes + d.WriteBytes
+		n.bytes = min(n.bytes, n.all-min(n.all, all-n.bytes))
+	}
+	if ratio(n.bytes, n.all) < neighbourShare || float64(n.bytes) < neighbourRate*v.Window.Seconds {
+		return nil
 	}
 	return n
 }

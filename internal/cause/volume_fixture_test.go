@@ -189,10 +189,14 @@ func TestVolumes(t *testing.T) {
 // it writes elsewhere, when it writes little, or when the disk is not busy.
 func TestNoNeighbour(t *testing.T) {
 	for name, change := range map[string]func(o *observe.Observation){
-		"it does":             nil,
-		"the same pod":        func(o *observe.Observation) { process(o, hog).Container, process(o, hog).Cgroup = cartID, cartGroup },
-		"in no pod":           func(o *observe.Observation) { process(o, hog).Container, process(o, hog).Cgroup = "", "/user.slice" },
-		"on another disk":     func(o *observe.Observation) { process(o, hog).Stores = []string{"254:0"} },
+		"it does":         nil,
+		"the same pod":    func(o *observe.Observation) { process(o, hog).Container, process(o, hog).Cgroup = cartID, cartGroup },
+		"in no pod":       func(o *observe.Observation) { process(o, hog).Container, process(o, hog).Cgroup = "", "/user.slice" },
+		"on another disk": func(o *observe.Observation) { process(o, hog).Stores = []string{"254:0"} },
+		"mostly on another disk": func(o *observe.Observation) {
+			process(o, hog).Stores = []string{"254:0", "254:16"}
+			o.Use.Disks[1].WriteBytes = 110 << 20
+		},
 		"nobody knows where":  func(o *observe.Observation) { process(o, hog).Stores = nil },
 		"less than who waits": func(o *observe.Observation) { process(o, nginxWorker1).WriteBytes = 900 << 20 },
 		"a few writes": func(o *observe.Observation) {

@@ -27,8 +27,8 @@ func (s *session) endStorage() {
 	}
 	b := budget.New(s.ctx, mountLimits)
 	st := s.fs.Storage(b.Share(4), s.kubelets())
-	s.storeWaits(b.Share(3), st, mounts)
-	s.storeVolumes(b.Share(2), st)
+	left := s.storeWaits(b.Share(3), st, mounts) + s.storeVolumes(b.Share(2), st)
+	s.lose("mounts of containers that were not looked at, for there were too many", left)
 	s.storeMovers(b, st)
 }
 
@@ -65,8 +65,9 @@ func (s *session) kubelets() (pids []int) {
 	return pids
 }
 
-// storeWaits says what the files lie on that are waited for.
-func (s *session) storeWaits(b *budget.Budget, st *host.Storage, mounts []waitMount) {
+// storeWaits says what the files lie on that are waited for, and how many processes there was
+// no room for.
+func (s *session) storeWaits(b *budget.Budget, st *host.Storage, mounts []waitMount) (left int64) {
 	uids := map[string]string{} // of pods, by container
 	if k := s.out.Kubernetes; k != nil {
 		for i := range k.Pods {
@@ -78,9 +79,15 @@ func (s *session) storeWaits(b *budget.Budget, st *host.Storage, mounts []waitMo
 	for i, w := range mounts {
 		m, found := host.Mount{}, false
 		if i < maxMountTables {
-			if t, err := s.fs.MountTableOf(b.Share(len(mounts)-i), w.process.PID); err == nil {
+			t, err := s.fs.MountTableOf(b.Share(len(mounts)-i), w.process.PID)
+			if err == nil {
 				m, found = t.At(w.mount.Dir)
 			}
+			if t.Cut || budget.IsExceeded(err) {
+				left++
+			}
+		} else {
+			left++
 		}
 		if !found || m.Number() != w.mount.Device { // it has ended, or what was mounted
 			m = host.MountOn(w.mount.Device, w.mount.Root, w.mount.Type, w.mount.Source)
@@ -92,12 +99,14 @@ func (s *session) storeWaits(b *budget.Budget, st *host.Storage, mounts []waitMo
 		}
 		w.mount.Kubelet = st.Kubelet(&m, uid)
 	}
+	return left
 }
 
-// storeVolumes says what the volumes of pods lie on.
-func (s *session) storeVolumes(b *budget.Budget, st *host.Storage) {
+// storeVolumes says what the volumes of pods lie on, and of how many there was no room for
+// the container.
+func (s *session) storeVolumes(b *budget.Budget, st *host.Storage) (left int64) {
 	if s.out.Kubernetes == nil {
-		return
+		return 0
 	}
 	in := map[string]int{} // a process of each container
 	for i := range s.last.procs {
@@ -121,10 +130,14 @@ func (s *session) storeVolumes(b *budget.Budget, st *host.Storage) {
 			t := tables[pid]
 			if t == nil {
 				if len(tables) == maxVolumeTables {
-					return
+					left++
+					continue
 				}
-				read, _ := s.fs.MountTableOf(b.Share(8), pid) // of one that ended nothing is known
+				read, err := s.fs.MountTableOf(b.Share(8), pid) // of one that ended nothing is known
 				t, tables[pid] = &read, &read
+				if read.Cut || budget.IsExceeded(err) {
+					left++
+				}
 			}
 			name := path.Clean(v.Path)
 			if v.Block {
@@ -134,6 +147,7 @@ func (s *session) storeVolumes(b *budget.Budget, st *host.Storage) {
 			}
 		}
 	}
+	return left
 }
 
 // maxVolumeTables bounds the containers whose mounts are read: a node runs 110 pods.
