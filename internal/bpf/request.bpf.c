@@ -347,20 +347,16 @@ static __noinline int change_state(struct sock *sk, int old, int new)
 		c->flags |= HALF_CLOSED;
 		c->farewell = tp->write_seq == c->mark && is_farewell(c, tp, now);
 	}
-	if (c->proto == PROTO_TLS) {
-		if (new == TCP_CLOSE) {
-			c->status = STATUS_ERROR;
-			report(c, sk, tp, RECORD_TLS);
-		}
-		goto closed;
-	}
-	if (c->tls_is & TLS_UNTIL && new == TCP_CLOSE) { /* the serving end did not take it */
+	/* The handshake was not completed, or the serving end did not take it. */
+	if (new == TCP_CLOSE && (c->proto == PROTO_TLS || c->tls_is & TLS_UNTIL)) {
 		c->tls_is &= ~TLS_UNTIL;
 		c->status = STATUS_ERROR;
 		report(c, sk, tp, RECORD_TLS);
 		c->status = STATUS_UNKNOWN;
 		c->tls_ns = 1;
 	}
+	if (c->proto == PROTO_TLS)
+		goto closed;
 	/* Asked, and closed before anything came back. */
 	if (c->side == CALLED && (old == TCP_ESTABLISHED || old == TCP_CLOSE_WAIT) && new != TCP_CLOSE_WAIT &&
 	    tp->packets_out && after(tp->snd_nxt, c->mark))
