@@ -74,7 +74,7 @@ func routers() []Incident {
 		Setup:   behind(callingOften, edge),
 		Faults: []Fault{atRouter(0, Fault{Name: "rules", Cause: "long-rule-list", Says: "KUBE-SERVICES", Text: "30,000 rules of kube-proxy in the router"},
 			fmt.Sprintf(kubeServices, 29_999))},
-		Load:  load.Load{Conns: 8},
+		Load:  load.Load{Conns: 20},
 		Quick: true,
 	}, {
 		Name:    "ban-list",
@@ -82,7 +82,7 @@ func routers() []Incident {
 		Setup:   behind(callingOften, gateway),
 		Faults: []Fault{atRouter(0, Fault{Name: "rules", Cause: "long-rule-list", Says: "OUTCASTS", Text: "80,000 rules of iptables-legacy in the router"},
 			fmt.Sprintf(keptOut, 79_999))},
-		Load:  load.Load{Conns: 8},
+		Load:  load.Load{Conns: 20},
 		Quick: true,
 	}, {
 		Name:    "router-firewall",
