@@ -82,9 +82,17 @@ func (v *View) walkCost(l *ledger, w *atWork, share float64) (k cost, why string
 			samples += v.Profile.Processes[i].Samples
 		}
 	}
+	used := v.Profile.Samples
+	if niceOf(w.procs) <= 0 { // the others give way
+		for i := range v.Profile.Processes {
+			if p := &v.Profile.Processes[i]; p.Nice > 0 {
+				used -= min(used, p.Samples)
+			}
+		}
+	}
 	walk := share * float64(samples) / float64(max(v.Profile.Hz, 1))
 	each, mean := walk*1e9/float64(l.Requests), l.TimeNS()/float64(l.Requests)
-	if fills := ratio(walk, v.Use.CPU.Busy()-v.Use.CPU.Nice); fills >= hotFill {
+	if fills := share * ratio(samples, used); fills >= hotFill {
 		if _, full := v.cpuFull(l); full {
 			return scaled(all, min(fills, 1)), fmt.Sprintf("the CPUs are full, %s of what is used walks firewall rules", percent(fills)), l.noticed(all, wireFloor)
 		}

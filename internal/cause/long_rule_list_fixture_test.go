@@ -39,8 +39,9 @@ var _ = fixturePair(
 
 var _ = fixturePair(
 	fires{name: "rules fill the CPUs outside of the time of processes", cause: &longRuleList, inject: connecting(40*ms, "nft_do_chain", 400, inTurn(kubeList, full, func(o *observe.Observation) {
-		o.Use.CPU = observe.CPUTime{User: 5, Nice: 4, System: 3, SoftIRQ: 7.8, Idle: 0.2}
 		process(o, appPID).UserSeconds = 1
+		o.Profile.Samples = 2000
+		o.Profile.Processes[0].Nice, o.Profile.Processes[0].Samples = 10, 1000
 		followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 0.05, observe.ServerHandoff: 0.95})
 	})),
 		subject: Subject{Kind: "process", PID: appPID, Port: appPort}, minShare: 0.25, fix: "kubectl -n kube-system rollout restart daemonset/kube-proxy", evidence: "of what is used walks firewall rules"},
