@@ -267,6 +267,7 @@ static __noinline int change_state(struct sock *sk, int old, int new)
 	struct tcp_sock *tp;
 	struct conn *c;
 	__u64 now;
+	__u32 over, abrupt, ends, acknowledged;
 
 	if (!sk)
 		return 0;
@@ -375,11 +376,17 @@ static __noinline int change_state(struct sock *sk, int old, int new)
 			note_pause(c, sk, tp, now, min_rtt_of(tp));
 		return 0;
 	}
-	if ((old == TCP_FIN_WAIT1 && new == TCP_FIN_WAIT2) || (old == TCP_LAST_ACK && new == TCP_CLOSE) || old == TCP_CLOSING)
+	over = new == TCP_CLOSE;
+	abrupt = old == TCP_ESTABLISHED || old == TCP_CLOSE_WAIT;
+	ends = over || (c->side == SERVED && (new == TCP_FIN_WAIT2 || old == TCP_CLOSING));
+	acknowledged = (old == TCP_FIN_WAIT1 && new == TCP_FIN_WAIT2) || (old == TCP_LAST_ACK && over) || old == TCP_CLOSING;
+	/* From here on these count and not the states: else the verifier looks at what follows for each pair. */
+	asm volatile("" : "+r"(over), "+r"(abrupt), "+r"(ends), "+r"(acknowledged));
+	if (acknowledged)
 		all_acknowledged(c, sk, tp, now);
-	if (new == TCP_CLOSE || (c->side == SERVED && (new == TCP_FIN_WAIT2 || old == TCP_CLOSING)))
-		close_request(c, sk, old);
-	if (new == TCP_CLOSE && with_closed && c->seq)
+	if (ends)
+		close_request(c, sk, abrupt);
+	if (over && with_closed && c->seq)
 		report(c, sk, tp, RECORD_CLOSED);
 closed:
 	if (new == TCP_CLOSE && with_work)

@@ -67,12 +67,12 @@ static __always_inline void all_acknowledged(struct conn *c, struct sock *sk, st
 }
 
 /* Whether the connection ends by a reset: one came (tcp_reset sets the error,
- * net/ipv4/tcp_input.c), or this end gave up without a FIN. */
-static __always_inline int was_reset(struct sock *sk, int old)
+ * net/ipv4/tcp_input.c), or this end gave up without a FIN: the connection was open still (abrupt). */
+static __always_inline int was_reset(struct sock *sk, int abrupt)
 {
 	int err = sk->sk_err;
 
-	return err == ECONNRESET || err == EPIPE || (!err && (old == TCP_ESTABLISHED || old == TCP_CLOSE_WAIT));
+	return err == ECONNRESET || err == EPIPE || (!err && abrupt);
 }
 
 /*
@@ -93,7 +93,7 @@ static __always_inline int was_remark(struct conn *c, struct sock *sk, struct tc
 	return is_remark(c, tp->bytes_acked - c->out0, tp->snd_una - c->mark <= c->fin);
 }
 
-static __noinline int close_request(struct conn *c, struct sock *sk, int old)
+static __noinline int close_request(struct conn *c, struct sock *sk, int abrupt)
 {
 	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
 	__u64 now = bpf_ktime_get_ns();
@@ -119,18 +119,10 @@ static __noinline int close_request(struct conn *c, struct sock *sk, int old)
 		__sync_fetch_and_add(&untaken, 1ULL << (c->share & 31));
 		return 0;
 	}
-	if (c->side == SERVED && was != DONE) {
-		if (was == ASKED) {
-			c->flags |= UNANSWERED;
-		} else {
-			c->flags |= TRUNCATED;
+	if (was == ASKED || (c->side == SERVED && was != DONE)) {
+		c->flags |= was == ASKED ? UNANSWERED : TRUNCATED;
+		if (was != ASKED || c->side == CALLED)
 			c->bytes_out = tp->bytes_acked + (tp->write_seq - tp->snd_una) - c->out0 - c->fin;
-		}
-		c->done = now;
-	}
-	if (c->side == CALLED && was == ASKED) {
-		c->flags |= UNANSWERED;
-		c->bytes_out = tp->bytes_acked + (tp->write_seq - tp->snd_una) - c->out0 - c->fin;
 		c->done = now;
 	}
 	if (c->side == CALLED && was == ANSWERING && tp->out_of_order_queue.rb_node) { /* with a hole in it */
@@ -141,7 +133,7 @@ static __noinline int close_request(struct conn *c, struct sock *sk, int old)
 	}
 	if (c->flags & (UNANSWERED | TRUNCATED))
 		c->status = STATUS_ERROR;
-	if (was_reset(sk, old) && (was != DONE || sk->sk_err))
+	if (was_reset(sk, abrupt) && (was != DONE || sk->sk_err))
 		c->flags |= RESET;
 	return finish(c, sk, tp);
 }
@@ -155,7 +147,7 @@ static __always_inline void give_up(struct conn *c, struct sock *sk)
 	if (bpf_get_current_task_btf()->flags & PF_EXITING)
 		c->owner_gone = 1;
 	if (c->side == CALLED && c->phase == ASKED)
-		close_request(c, sk, TCP_FIN_WAIT1);
+		close_request(c, sk, 0);
 }
 
 #endif
