@@ -69,12 +69,15 @@ const (
 
 const walkOnFull = "on CPUs that other programs fill too, the walk is a small part of each request, and is not found"
 
+// walking is what the walk of one thread's packets looks like besides.
+var walking = []string{"single-thread-saturated", "cpu-hot-function"}
+
 func routers() []Incident {
 	return []Incident{{
 		Name:    "kube-proxy-rules",
 		Summary: "kube-proxy keeps 30,000 rules of iptables, and each call makes a new connection, which passes them all",
 		Setup:   behind(callingOften, edge),
-		Faults: []Fault{atRouter(0, Fault{Name: "rules", Cause: "long-rule-list", Says: "KUBE-SERVICES", Text: "30,000 rules of kube-proxy in the router"},
+		Faults: []Fault{atRouter(0, Fault{Name: "rules", Cause: "long-rule-list", Says: "KUBE-SERVICES", Alongside: walking, Text: "30,000 rules of kube-proxy in the router"},
 			fmt.Sprintf(kubeServices, 29_999))},
 		Load:     load.Load{Conns: 20},
 		Quick:    true,
@@ -83,7 +86,7 @@ func routers() []Incident {
 		Name:    "ban-list",
 		Summary: "a router has a list of 80,000 addresses that are kept out, a rule each, which each new connection passes",
 		Setup:   behind(callingOften, gateway),
-		Faults: []Fault{atRouter(0, Fault{Name: "rules", Cause: "long-rule-list", Says: "OUTCASTS", Text: "80,000 rules of iptables-legacy in the router"},
+		Faults: []Fault{atRouter(0, Fault{Name: "rules", Cause: "long-rule-list", Says: "OUTCASTS", Alongside: walking, Text: "80,000 rules of iptables-legacy in the router"},
 			fmt.Sprintf(keptOut, 79_999))},
 		Load:     load.Load{Conns: 20},
 		Quick:    true,
