@@ -96,7 +96,7 @@ check-generated: generate  ## fail where the committed objects are not what the 
 	git diff --exit-code -- internal/bpf lab/drop
 
 check:  ## gofmt, go vet, staticcheck
-	@test -z "$$(gofmt -l $(GO_FILES))" || { gofmt -l $(GO_FILES); echo 'not gofmted'; exit 1; }
+	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l) && test -z "$$unformatted" || { echo "$$unformatted"; echo 'not gofmted'; exit 1; }
 	go vet ./...
 	go tool staticcheck ./...
 
