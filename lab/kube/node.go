@@ -257,9 +257,10 @@ func takeLock(dir string, flags int) (*os.File, error) {
 // the API server only from inside: see Enter.
 func (n *Node) Kubeconfig() string { return filepath.Join(n.Dir, "pki", "admin.conf") }
 
-// Enter is the beginning of a command line that runs a program on the node.
+// Enter is the beginning of a command line that runs a program on the node. Its root is that of
+// the keeper, which a mount namespace's own is not where all this runs in a chroot.
 func (n *Node) Enter() []string {
-	return []string{"nsenter", "--target", fmt.Sprint(n.keeper.Process.Pid), "--mount", "--net", "--uts", "env", "KUBECONFIG=" + n.Kubeconfig()}
+	return []string{"nsenter", "--target", fmt.Sprint(n.keeper.Process.Pid), "--root", "--mount", "--net", "--uts", "env", "KUBECONFIG=" + n.Kubeconfig()}
 }
 
 // Command is a program to run on the node, in its network and with its files.
