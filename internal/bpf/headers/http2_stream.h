@@ -60,6 +60,7 @@ struct multiplexed {
 	struct way ways[WAYS];
 	__u64 headers; /* as in struct record */
 	__u8 side, family;
+	__u8 opening; /* number of its first stream, 1 or 3 (after what 1 is kept for, RFC 9113, 3.2); 0 = that began unseen */
 	__u16 lport, peer; /* host byte order */
 	__u32 endpoint;
 	__u32 pid, tid;
@@ -195,7 +196,7 @@ static __always_inline struct multiplexed *take_place(__u32 *place, __u32 as)
 		m->ways[WAY_ASKS].blocks = m->ways[WAY_ANSWERS].blocks = 1; /* unless the preface shows that none came before */
 		m->ways[WAY_ASKS].rest = m->ways[WAY_ANSWERS].rest = 0;
 		m->headers = with_labels ? __sync_fetch_and_add(&next_headers, 1) + 1 : 0;
-		m->open = 0;
+		m->open = m->opening = 0;
 		return m;
 	}
 	return 0;
@@ -245,11 +246,15 @@ static __noinline struct multiplexed *tell_apart(struct conn *c, struct sock *sk
 	return m;
 }
 
+/* What a connection took before its first stream: read where it is wanted, for end_stream() may
+ * have 128 bytes of stack, with what calls it (Linux 6.1). */
+#define BEFORE(m, what) (*(const volatile __u32 *)&(m)->what * NSEC_PER_USEC)
+
 /*
  * The sums are kept with atomics, in the lane of programs that interrupt others:
  * these run in tasks, too, which may be preempted.
  */
-static __always_inline void count_stream(const struct multiplexed *m, const __u64 *parts, __u8 status, __u32 flags, __u32 cpu, __u32 share)
+static __always_inline void count_stream(const struct multiplexed *m, const __u64 *parts, int first, __u8 status, __u32 flags, __u32 cpu, __u32 share)
 {
 	struct counters *n = counters_of(m->endpoint, cpu, 1);
 	const __u32 lane = 1;
@@ -268,6 +273,10 @@ static __always_inline void count_stream(const struct multiplexed *m, const __u6
 		if (parts[i])
 			ADD(n, parts[i], parts[i] << share);
 	}
+	if (first) {
+		ADD(n, parts[ACCEPT_WAIT], BEFORE(m, accept_us) << share);
+		ADD(n, parts[TLS], BEFORE(m, tls_us) << share);
+	}
 }
 
 /*
@@ -281,7 +290,7 @@ static __always_inline void count_stream(const struct multiplexed *m, const __u6
  */
 __noinline int end_stream(struct multiplexed *m, struct stream *s, __u32 flags, __u64 now)
 {
-	__u64 parts[PARTS] = {}, total, number, asked, read, answer, rtt, before = 0;
+	__u64 parts[PARTS] = {}, total, number, asked, read, answer, rtt;
 	__u8 status = STATUS_UNKNOWN;
 	struct record *rec;
 	struct ring *r;
@@ -308,12 +317,8 @@ __noinline int end_stream(struct multiplexed *m, struct stream *s, __u32 flags, 
 		parts[SERVER] -= parts[NETWORK];
 	}
 	parts[UNACCOUNTED] = span(answer, now);
-	if (s->id == 1) { /* the connection's first (RFC 9113, 5.1.1) */
-		parts[ACCEPT_WAIT] = m->accept_us * NSEC_PER_USEC;
-		parts[TLS] = m->tls_us * NSEC_PER_USEC;
-		before = parts[ACCEPT_WAIT] + parts[TLS];
-		total += before;
-	}
+	if (s->id == m->opening)
+		total += BEFORE(m, accept_us) + BEFORE(m, tls_us);
 	if (m->side == SERVED && !(flags & (UNFINISHED | UNANSWERED))) {
 		parts[NETWORK] = rtt; /* until it is there, at the least */
 		total += rtt;
@@ -325,7 +330,7 @@ __noinline int end_stream(struct multiplexed *m, struct stream *s, __u32 flags, 
 	if (flags & UNFINISHED)
 		status = STATUS_UNKNOWN;
 	else
-		count_stream(m, parts, status, flags, cpu, share);
+		count_stream(m, parts, s->id == m->opening, status, flags, cpu, share);
 	if (share && !(flags & UNFINISHED))
 		__sync_fetch_and_add(&r->left_out, (1ULL << share) - 1);
 
@@ -344,7 +349,7 @@ __noinline int end_stream(struct multiplexed *m, struct stream *s, __u32 flags, 
 	rec->family = m->family;
 	rec->status = status;
 	rec->flags = flags | MULTIPLEXED | (sample_mask && weight == 1U << share ? SLOW : 0);
-	rec->start = s->first - before;
+	rec->start = s->first;
 	__builtin_memcpy(rec->parts, parts, sizeof(parts));
 	rec->bytes_in = m->side == SERVED ? s->bytes_asked : s->bytes_answered;
 	rec->bytes_out = m->side == SERVED ? s->bytes_answered : s->bytes_asked;
@@ -365,7 +370,14 @@ __noinline int end_stream(struct multiplexed *m, struct stream *s, __u32 flags, 
 	rec->headers = m->headers;
 	rec->has_work = 0;
 	rec->share = share;
-	rec->first_byte = s->answer ? before + span(s->first, answer) : 0;
+	rec->first_byte = s->answer ? span(s->first, s->answer) : 0;
+	if (s->id == m->opening) {
+		rec->parts[ACCEPT_WAIT] = BEFORE(m, accept_us);
+		rec->parts[TLS] = BEFORE(m, tls_us);
+		rec->start -= rec->parts[ACCEPT_WAIT] + rec->parts[TLS];
+		if (rec->first_byte)
+			rec->first_byte += rec->parts[ACCEPT_WAIT] + rec->parts[TLS];
+	}
 	rec->lport = m->lport;
 	rec->pport = m->peer;
 	__builtin_memcpy(rec->laddr, m->laddr, 16);

@@ -152,6 +152,8 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 				return 0;
 			__builtin_memset(s, 0, sizeof(*s));
 			s->id = id;
+			if (id <= 3 && !at->m->opening)
+				at->m->opening = id;
 			s->first = at->now;
 			s->share = at->share;
 			if (at->late) /* its last frame may have come before */
