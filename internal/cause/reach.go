@@ -45,26 +45,33 @@ func (l *ledger) ends() []end {
 
 // translated are the addresses that the calls of an endpoint really went to, as far as
 // its samples tell, the most frequent first: those of the pods behind a service's, or of
-// the container behind a port of the host.
-func translated(e *observe.Endpoint) []netip.AddrPort {
+// the container behind a port of the host. all says that none went to the address itself.
+func translated(e *observe.Endpoint) (list []netip.AddrPort, all bool) {
 	times := map[netip.AddrPort]int{}
+	all = true
 	for _, list := range [][]observe.RequestSample{e.Slowest, e.Failed} {
 		for i := range list {
-			if to, err := netip.ParseAddrPort(list[i].Destination); err == nil {
-				times[to]++
+			to, err := netip.ParseAddrPort(list[i].Destination)
+			if err != nil {
+				all = false
+				continue
 			}
+			times[to]++
 		}
 	}
-	all := slices.Collect(maps.Keys(times))
-	slices.SortFunc(all, func(a, b netip.AddrPort) int { return cmp.Or(times[b]-times[a], a.Compare(b)) })
-	return all
+	list = slices.SortedFunc(maps.Keys(times), func(a, b netip.AddrPort) int { return cmp.Or(times[b]-times[a], a.Compare(b)) })
+	return list, all && len(list) > 0
 }
 
 // destinations are the ends that the calls of l reach, wherever something is
 // served there: loopback is the namespace's own, and any other address may be
 // that of several namespaces. Where an address leads to others, these come first.
 func (l *ledger) destinations(o owners) (ends []end) {
-	for _, to := range append(translated(l.Endpoint), netip.AddrPortFrom(l.address, uint16(l.Port))) {
+	addrs, all := translated(l.Endpoint)
+	if !all {
+		addrs = append(addrs, netip.AddrPortFrom(l.address, uint16(l.Port)))
+	}
+	for _, to := range addrs {
 		name, port := to.Addr().String(), int(to.Port())
 		if to.Addr() == l.address {
 			name = l.Addr
@@ -102,6 +109,9 @@ func (e servedEnds) first(l *ledger, o owners) (first *ledger) {
 		}
 	}
 	for _, at := range ends {
+		if first != nil && at.addr != wholeNS && at.addr != unspecified { // the next destination begins
+			break
+		}
 		if list := e[at]; len(list) > 0 && (first == nil || list[0].order < first.order) {
 			first = list[0]
 		}
@@ -134,8 +144,12 @@ func (r *reachable) byCalls(e *observe.Endpoint, o owners) []*Service {
 	if e.Side != observe.Called.String() || e.Requests == 0 {
 		return nil
 	}
-	there := r.by(&observe.Connect{NetNS: e.NetNS, Addr: e.Addr, Port: e.Port}, o)
-	for _, to := range translated(e) {
+	addrs, all := translated(e)
+	var there []*Service
+	if !all {
+		there = r.by(&observe.Connect{NetNS: e.NetNS, Addr: e.Addr, Port: e.Port}, o)
+	}
+	for _, to := range addrs {
 		there = append(there, r.by(&observe.Connect{NetNS: e.NetNS, Addr: to.Addr().String(), Port: int(to.Port())}, o)...)
 	}
 	return there

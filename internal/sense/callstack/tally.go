@@ -82,7 +82,10 @@ func (t *tally) userFrames(r *record, into []int32) []int32 {
 			break
 		}
 		into = append(into, t.id(l))
-		if call, ok := t.callOf(r, p, l); i == 0 && ok {
+		if i > 0 {
+			continue
+		}
+		if call, ok := t.callOf(r, p, l); ok {
 			into = append(into, call)
 		}
 	}

@@ -23,7 +23,7 @@ const (
 	maxPlaces = 8
 	// perSecond is how many look-ups are made at most, of about 10 µs.
 	perSecond = 200
-	// lookEvery is how often it is looked for namespaces that track connections.
+	// lookEvery is how long namespaces that track connections are believed to be all.
 	lookEvery = time.Minute
 	// inVain look-ups for callers of one namespace and it is left alone until the next look.
 	inVain = 16
@@ -43,13 +43,15 @@ type Table struct {
 	looked  time.Time
 	looking bool
 	closed  bool
-	second  int64 // and what was asked in it
+	idle    *time.Timer // closes what is open when nobody has asked for a while
+	second  int64       // and what was asked in it
 	asked   int
 }
 
 // place is a network namespace that tracks connections.
 type place struct {
 	inode   uint64
+	pid     int
 	entries uint64
 	sock    *nl.Socket
 }
@@ -67,6 +69,9 @@ func (t *Table) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
+	if t.idle != nil {
+		t.idle.Stop()
+	}
 	t.take(nil)
 }
 
@@ -83,14 +88,15 @@ func (t *Table) Destination(r *observe.Request) netip.AddrPort {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if now.Sub(t.looked) > lookEvery && !t.looking && !t.closed {
+	if t.looked.IsZero() && !t.looking && !t.closed {
 		t.looking = true
 		go t.look()
 	}
 	if first := t.told[r.NetNS]; first != nil {
-		return t.ask(first, r, now)
+		to, _ := t.ask(first, r, now)
+		return to
 	}
-	if t.vain[r.NetNS] >= inVain {
+	if t.vain[r.NetNS] >= inVain || len(t.places) == 0 {
 		return netip.AddrPort{}
 	}
 	for _, own := range []bool{true, false} { // what is redirected in a pod goes nowhere else
@@ -98,15 +104,16 @@ func (t *Table) Destination(r *observe.Request) netip.AddrPort {
 			if (p.inode == r.NetNS) != own {
 				continue
 			}
-			if to := t.ask(p, r, now); to.IsValid() {
+			to, asked := t.ask(p, r, now)
+			if to.IsValid() {
 				t.told[r.NetNS] = p
+			}
+			if to.IsValid() || !asked {
 				return to
 			}
 		}
 	}
-	if len(t.places) > 0 {
-		t.vain[r.NetNS]++
-	}
+	t.vain[r.NetNS]++
 	return netip.AddrPort{}
 }
 
@@ -119,17 +126,17 @@ func (t *Table) may(now time.Time) bool {
 	return t.asked <= perSecond
 }
 
-// ask looks one connection up in one namespace.
-func (t *Table) ask(p *place, r *observe.Request, now time.Time) netip.AddrPort {
+// ask looks one connection up in one namespace, unless too much is asked.
+func (t *Table) ask(p *place, r *observe.Request, now time.Time) (to netip.AddrPort, asked bool) {
 	if !t.may(now) {
-		return netip.AddrPort{}
+		return to, false
 	}
 	packed, own := p.sock.Pack(nl.Message{Kind: ctGet, Payload: question(r.Local, r.Peer)})
 	if p.sock.Send(packed) != nil {
-		return netip.AddrPort{}
+		return to, true
 	}
-	var to netip.AddrPort
-	_ = p.sock.Receive(0, func(seq uint32, m nl.Message) (more bool, err error) {
+	// The kernel answers while it is asked: nothing to wait for.
+	_ = p.sock.Receive(unix.MSG_DONTWAIT, func(seq uint32, m nl.Message) (more bool, err error) {
 		if seq != own {
 			return true, nil
 		}
@@ -139,9 +146,9 @@ func (t *Table) ask(p *place, r *observe.Request, now time.Time) netip.AddrPort 
 		return false, nil
 	})
 	if to == (netip.AddrPortFrom(r.Peer.Addr().Unmap(), r.Peer.Port())) {
-		return netip.AddrPort{}
+		to = netip.AddrPort{}
 	}
-	return to
+	return to, true
 }
 
 // look finds the namespaces that track connections.
@@ -150,16 +157,13 @@ func (t *Table) look() {
 	if t.answers() {
 		procs, _ := t.fs.Processes() // what cannot be read does not call either
 		for inode, pid := range host.NetNamespaces(procs) {
-			if p := t.open(inode, pid); p != nil {
-				found = append(found, p)
+			if n := t.tracked(pid); n > 0 {
+				found = append(found, &place{inode: inode, pid: pid, entries: n})
 			}
 		}
 	}
 	slices.SortFunc(found, func(a, b *place) int { return cmp.Or(cmp.Compare(b.entries, a.entries), cmp.Compare(a.inode, b.inode)) })
-	for len(found) > maxPlaces {
-		found[len(found)-1].sock.Close()
-		found = found[:len(found)-1]
-	}
+	found = slices.DeleteFunc(found[:min(len(found), maxPlaces)], func(p *place) bool { return !t.open(p) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.looking, t.looked = false, time.Now()
@@ -170,6 +174,18 @@ func (t *Table) look() {
 		return
 	}
 	t.take(found)
+	// An open socket keeps a namespace that has no process any more.
+	if t.idle != nil {
+		t.idle.Stop()
+	}
+	t.idle = time.AfterFunc(lookEvery, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if !t.looking {
+			t.take(nil)
+			t.looked = time.Time{}
+		}
+	})
 }
 
 // take puts other places in the place of those there are.
@@ -182,22 +198,25 @@ func (t *Table) take(found []*place) {
 	clear(t.vain)
 }
 
-// open is a namespace with a socket in it; nil where nothing is tracked.
-func (t *Table) open(inode uint64, pid int) *place {
+// tracked is how many connections the namespace of a process tracks.
+func (t *Table) tracked(pid int) uint64 {
 	n, err := t.fs.OpenNetNS(pid)
 	if err != nil {
-		return nil // it has ended
+		return 0 // it has ended
 	}
 	defer n.Close()
-	c, err := n.Conntrack()
-	if err != nil || c.Entries == 0 {
-		return nil
+	c, _ := n.Conntrack()
+	return c.Entries
+}
+
+// open opens a socket in a namespace.
+func (t *Table) open(p *place) bool {
+	n, err := t.fs.OpenNetNS(p.pid)
+	if err != nil {
+		return false
 	}
-	p := &place{inode: inode, entries: c.Entries}
-	if n.Do(func() (err error) { p.sock, err = nl.Open(unix.NETLINK_NETFILTER); return err }) != nil {
-		return nil
-	}
-	return p
+	defer n.Close()
+	return n.Do(func() (err error) { p.sock, err = nl.Open(unix.NETLINK_NETFILTER); return err }) == nil
 }
 
 // answers says that the kernel can be asked without loading a module for it.
