@@ -82,7 +82,10 @@ within() {
 		[ -n "$value" ] || value=$(go env "$name" 2>/dev/null) || :
 		[ -z "$value" ] || env+=("$name=$value")
 	done
-	chroot --userspec="$user" "$root" env -i -C "$dir" "${env[@]}" "$@"
+	# A root of its own and not only a chroot, which who joins a mount namespace leaves, as container
+	# runtimes do. FRESH_WORK is what the end of this script knows by what still runs.
+	unshare --mount bash -c 'cd "$0" && pivot_root . mnt && umount -l /mnt && exec "$@"' "$root" \
+		chroot --userspec="$user" / env -i -C "$dir" FRESH_WORK="$work" "${env[@]}" "$@"
 }
 
 # step NAME COMMAND ...: runs it, prints its lines with the second they come in, and
