@@ -146,6 +146,21 @@ func (v *View) greediestPod() (at inPod, top *observe.Process) {
 	return at, top
 }
 
+// takesMost says that a pod has at least half of the CPU time of processes that take no part in
+// the requests.
+func (v *View) takesMost(pod *observe.Pod) bool {
+	var own, all float64
+	for i := range v.Processes {
+		if p := &v.Processes[i]; v.outsider(p) && !yields(p) {
+			all += p.CPUSeconds()
+			if v.podOf(p.Container, p.Cgroup).pod == pod {
+				own += p.CPUSeconds()
+			}
+		}
+	}
+	return 2*own >= all
+}
+
 // oneWaitsForCPU says that requests are late at a service whose own threads wait that
 // long, though those of all services together do not.
 func (v *View) oneWaitsForCPU() bool {

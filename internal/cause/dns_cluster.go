@@ -47,12 +47,16 @@ func (c clusterDNS) evidence() []Evidence {
 }
 
 // corefile shows the configuration of CoreDNS, which is a ConfigMap that is named as the Deployment
-// is (kubeadm, the Helm chart). Of pods on other nodes only the service's selector tells.
+// or DaemonSet is (kubeadm, the Helm chart). Of others, and of pods on other nodes, what is known leads to it.
 func (c clusterDNS) corefile() shell.Command {
-	if c.at.pod == nil || c.at.pod.Owner == "" {
+	pod := c.at.pod
+	switch {
+	case pod != nil && pod.Owner != "" && (pod.Kind == "Deployment" || pod.Kind == "DaemonSet"):
+		return shell.Line("kubectl -n %s get configmap %s -o yaml   # plugins cache and autopath in the Corefile", shell.Word(pod.Namespace), shell.Operand(pod.Owner))
+	case c.service != nil:
 		return shell.Line("kubectl -n %s get service %s -o wide   # its selector leads to the Deployment and its Corefile", shell.Word(c.service.Namespace), shell.Operand(c.service.Name))
 	}
-	return shell.Line("kubectl -n %s get configmap %s -o yaml   # plugins cache and autopath in the Corefile", shell.Word(c.at.pod.Namespace), shell.Operand(c.at.pod.Owner))
+	return shell.Line("kubectl -n %s describe pod %s   # its volumes lead to the Corefile", shell.Word(pod.Namespace), shell.Operand(pod.Name))
 }
 
 // nodeLocal is a cache on each node, to which queries go without translation and tracking.
@@ -79,16 +83,14 @@ func (v *View) slowInCluster(f *Finding, n *names, s *observe.DNSServer) {
 // ndots is the option of resolv.conf(5) that a pod's manifest often has.
 const ndots = "ndots"
 
-// patchDNS sets an option of the pod's resolver. A patch replaces the list of options: what the
-// manifest says of ndots stays.
+// patchDNS sets an option of the pod's resolver. A patch replaces the list of options: the others
+// of the manifest stay.
 func (at inPod) patchDNS(name, value string) shell.Command {
-	option := map[string]any{"name": name}
-	if value != "" {
-		option["value"] = value
-	}
-	options := []any{option}
-	if name != ndots && at.pod.NDots > 0 {
-		options = append(options, map[string]any{"name": ndots, "value": itoa(at.pod.NDots)})
+	options := []observe.DNSOption{{Name: name, Value: value}}
+	for _, o := range at.pod.DNSOptions {
+		if o.Name != name {
+			options = append(options, o)
+		}
 	}
 	return at.patch(at.spec()+".dnsConfig.options", map[string]any{"dnsConfig": map[string]any{"options": options}})
 }
@@ -100,7 +102,7 @@ func (at inPod) patchDNS(name, value string) shell.Command {
 func (v *View) clashedAt(n *names, s *observe.DNSServer) (at *observe.NetNS) {
 	for i := range v.Namespaces {
 		ns := &v.Namespaces[i]
-		if ct := ns.Conntrack; ct == nil || ns.PID != 0 && !ns.Host && ns.Inode != n.netns || ratio(ct.InsertFailed, s.Unanswered) < clashShare || !v.dropsQueries(ns) {
+		if ct := ns.Conntrack; ct == nil || ns.PID != 0 && !ns.Host && ns.Inode != n.netns || ratio(ct.InsertFailed, s.Unanswered) < clashShare || !v.dropsQueries(ns, s) {
 			continue
 		}
 		if at == nil || ns.Conntrack.InsertFailed > at.Conntrack.InsertFailed {
@@ -110,12 +112,32 @@ func (v *View) clashedAt(n *names, s *observe.DNSServer) (at *observe.NetNS) {
 	return at
 }
 
-// dropsQueries says whether packets to nameservers died in the packet filter of a namespace,
-// where tracking ends; it is not ruled out where drops were not watched.
-func (v *View) dropsQueries(ns *observe.NetNS) bool {
-	return v.Drops == nil || slices.ContainsFunc(v.Drops.List, func(d observe.Drop) bool {
-		return d.NetNS == ns.Inode && d.Kind == "udp" && slices.ContainsFunc(d.Flows, func(f observe.DropFlow) bool { return f.DstPort == namePort })
-	})
+// dropsQueries says whether about as many packets to nameservers died in the packet filter of a
+// namespace, where tracking ends, as went without an answer, besides those that its rules may have
+// dropped. Where drops were not watched, twins (A, AAAA) that were answered tell.
+func (v *View) dropsQueries(ns *observe.NetNS, s *observe.DNSServer) bool {
+	if v.Drops == nil {
+		return ratio(s.Halves, s.Unanswered) >= clashShare
+	}
+	var lost, ruled uint64
+	for _, d := range v.Drops.List {
+		if d.NetNS != ns.Inode || d.Kind != "udp" || d.Reason != "" && d.Reason != "NETFILTER_DROP" {
+			continue
+		}
+		for _, f := range d.Flows {
+			if f.DstPort == namePort {
+				lost += f.Segments
+			}
+		}
+	}
+	if ns.Firewall != nil {
+		for i := range ns.Firewall.Rules {
+			if r := &ns.Firewall.Rules[i]; r.Counted && (r.Protocol == "" || r.Protocol == "udp") && portFits(r.DstPorts, namePort) {
+				ruled += r.Packets
+			}
+		}
+	}
+	return ratio(lost-min(lost, ruled), s.Unanswered) >= clashShare
 }
 
 // clashWords explains queries that connection tracking dropped. The queries for the two families

@@ -1,6 +1,11 @@
 package cause
 
-import "github.com/slowray/slowray/internal/observe"
+import (
+	"strings"
+	"testing"
+
+	"github.com/slowray/slowray/internal/observe"
+)
 
 // tracksQueries has a network namespace, without processes of its own, track the queries to the
 // server that answers only some, and drop as many as connection tracking could not insert.
@@ -43,8 +48,10 @@ var _ = fixturePair(
 var _ = fixturePair(
 	fires{
 		name: "queries of a pod are lost in conntrack by halves", cause: &dnsTimeout,
-		inject: inTurn(halfLost, inPodOf, tracksQueries(50, 48, 0), func(o *observe.Observation) { o.Kubernetes.Pods[0].NDots = 2 }),
-		fix:    `kubectl -n shop patch deployment/cart --patch '{"spec":{"template":{"spec":{"dnsConfig":{"options":[{"name":"single-request-reopen"},{"name":"ndots","value":"2"}]}}}}}'`,
+		inject: inTurn(halfLost, inPodOf, tracksQueries(50, 48, 0), func(o *observe.Observation) {
+			o.Kubernetes.Pods[0].DNSOptions = []observe.DNSOption{{Name: "ndots", Value: "2"}, {Name: "use-vc"}}
+		}),
+		fix: `kubectl -n shop patch deployment/cart --patch '{"spec":{"template":{"spec":{"dnsConfig":{"options":[{"name":"single-request-reopen"},{"name":"ndots","value":"2"},{"name":"use-vc"}]}}}}}'`,
 	},
 )
 
@@ -72,6 +79,37 @@ var _ = fixturePair(
 )
 
 var _ = fixturePair(
+	fires{name: "a firewall rule drops the queries", cause: &dnsTimeout, fix: "Bring 10.96.0.9 back", inject: inTurn(halfLost, tracksQueries(50, 48, 0), func(o *observe.Observation) {
+		o.Namespaces[len(o.Namespaces)-1].Firewall = &observe.Firewall{All: 1, Rules: []observe.FirewallRule{{Backend: "nft", Family: "inet", Table: "filter", Chain: "forward", Text: "udp dport 53 drop",
+			Verdict: "drop", Counted: true, Packets: 50, Protocol: "udp", DstPorts: [][2]int{{53, 53}}}}}
+	})},
+)
+
+var _ = fixturePair(
+	fires{name: "queries die where no socket takes them", cause: &dnsTimeout, fix: "Bring 10.96.0.9 back", inject: inTurn(halfLost, tracksQueries(50, 48, 0), func(o *observe.Observation) {
+		o.Drops.List[0].Reason = "NO_SOCKET"
+	})},
+)
+
+var _ = fixturePair(
+	fires{name: "few of the packets dropped where entries clash are queries", cause: &dnsTimeout, fix: "Bring 10.96.0.9 back", inject: inTurn(halfLost, tracksQueries(50, 48, 0), func(o *observe.Observation) {
+		o.Drops.List[0].Flows[0].Segments = 10
+	})},
+)
+
+var _ = fixturePair(
+	fires{name: "entries clash where drops are not watched, and no twin was answered", cause: &dnsTimeout, fix: "Bring 10.96.0.9 back", inject: inTurn(halfLost, tracksQueries(50, 0, 0), func(o *observe.Observation) {
+		o.Drops = nil
+	})},
+)
+
+var _ = fixturePair(
+	fires{name: "one of two queries at once is lost where drops are not watched", cause: &dnsTimeout, fix: "options single-request-reopen", inject: inTurn(halfLost, tracksQueries(50, 48, 0), func(o *observe.Observation) {
+		o.Drops = nil
+	})},
+)
+
+var _ = fixturePair(
 	fires{
 		name: "CoreDNS is slow", cause: &dnsSlow,
 		inject:  inTurn(firingNamed(&dnsSlow, "80 ms for each name"), inCoreDNS),
@@ -91,3 +129,23 @@ var _ = fixturePair(
 		fix: `kubectl -n shop patch deployment/cart --patch '{"spec":{"template":{"spec":{"dnsConfig":{"options":[{"name":"ndots","value":"1"}]}}}}}'`, evidence: "who answers there=svc/kube-dns (ns kube-system)",
 	},
 )
+
+// TestCorefile: a ConfigMap is named as a Deployment or a DaemonSet is, and as nothing else.
+func TestCorefile(t *testing.T) {
+	service := &observe.KubeService{Namespace: "kube-system", Name: "kube-dns"}
+	for _, c := range []struct {
+		kind    string
+		service *observe.KubeService
+		want    string
+	}{
+		{"Deployment", service, "get configmap coredns "},
+		{"DaemonSet", nil, "get configmap coredns "},
+		{"StatefulSet", service, "get service kube-dns "},
+		{"Node", nil, "describe pod coredns-1 "},
+	} {
+		p := observe.Pod{Namespace: "kube-system", Name: "coredns-1", Kind: c.kind, Owner: "coredns"}
+		if got := (clusterDNS{service: c.service, at: inPod{pod: &p}}).corefile().String(); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s, want %s", c.kind, got, c.want)
+		}
+	}
+}

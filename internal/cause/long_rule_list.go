@@ -22,12 +22,19 @@ var longRuleList = Cause{
 	Check: checkLongRuleList,
 }
 
-// walking are the functions that pass the rules of a hook.
-var walking = []string{"nft_do_chain", "ipt_do_table", "ip6t_do_table"}
+// walking is the function that passes the rules of a chain.
+func walking(c *observe.FirewallChain) string {
+	switch {
+	case c.Backend != "iptables-legacy":
+		return "nft_do_chain"
+	case c.Family == "ip6":
+		return "ip6t_do_table"
+	}
+	return "ipt_do_table"
+}
 
 func checkLongRuleList(v *View) Result {
-	ns, c := v.longestChain()
-	if c == nil {
+	if !slices.ContainsFunc(v.Namespaces, hasLongList) {
 		return ruledOut(fmt.Sprintf("no chain of a firewall has %s rules or more", count(longList)))
 	}
 	return v.judgeLedgers(fewRequests, func(l *ledger) judged {
@@ -36,11 +43,9 @@ func checkLongRuleList(v *View) Result {
 		}
 		w := v.atWork(l)
 		e := v.executedBy(w.procs, 0)
-		share := 0.0
-		for i := range e.functions {
-			if f := &e.functions[i]; f.Kind == observe.FrameKernel && slices.Contains(walking, f.Name) {
-				share += e.share(f)
-			}
+		ns, c, share := v.walked(l, &e)
+		if c == nil {
+			return judged{because: fmt.Sprintf("no chain on its packets' way has %s rules or more", count(longList)), near: -1}
 		}
 		because := fmt.Sprintf("chain %s has %s rules, and %s spends %s of its CPU time walking firewall rules", c.Chain, count(c.Rules), v.commOf(l), percent(share))
 		k, why, slow := v.walkCost(l, &w, share)
@@ -113,20 +118,54 @@ func (v *View) connectEvidence(pid int) (out []Evidence) {
 	return out
 }
 
-// longestChain is the chain with most rules, where that is many, and the namespace that has it.
-func (v *View) longestChain() (at *observe.NetNS, most *observe.FirewallChain) {
+func hasLongList(ns observe.NetNS) bool {
+	return ns.Firewall != nil && slices.ContainsFunc(ns.Firewall.Long, func(c observe.FirewallChain) bool { return c.Rules >= longList })
+}
+
+// walked is the chain with most rules, where that is many, that the packets of an endpoint may
+// pass, of those that the function passes in which its processes spend most, and the namespace
+// that has it.
+func (v *View) walked(l *ledger, e *executed) (at *observe.NetNS, most *observe.FirewallChain, share float64) {
+	shares := map[string]float64{}
+	for i := range e.functions {
+		if f := &e.functions[i]; f.Kind == observe.FrameKernel {
+			shares[f.Name] += e.share(f)
+		}
+	}
 	for i := range v.Namespaces {
 		ns := &v.Namespaces[i]
-		if ns.Firewall == nil {
+		if !hasLongList(*ns) || !v.mayPass(l, ns) {
 			continue
 		}
 		for j := range ns.Firewall.Long {
-			if c := &ns.Firewall.Long[j]; c.Rules >= longList && (most == nil || c.Rules > most.Rules) {
-				at, most = ns, c
+			c := &ns.Firewall.Long[j]
+			spent := shares[walking(c)]
+			if c.Rules >= longList && (most == nil || spent > share || spent == share && c.Rules > most.Rules) {
+				at, most, share = ns, c, spent
 			}
 		}
 	}
-	return at, most
+	return at, most, share
+}
+
+// mayPass says that packets of an endpoint may pass a namespace: its own, the host's, a router's,
+// that of a node which is a container itself (kind); but no other container's.
+func (v *View) mayPass(l *ledger, ns *observe.NetNS) bool {
+	if ns.Host || ns.Inode == l.NetNS {
+		return true
+	}
+	contained := false
+	for i := range v.Processes {
+		p := &v.Processes[i]
+		if p.NetNS != ns.Inode && p.PID != ns.PID || p.Container == "" {
+			continue
+		}
+		if at := v.podOf(p.Container, p.Cgroup); at.pod != nil && at.pod.HostNetwork || at.pod == nil && p.Comm == "kubelet" {
+			return true
+		}
+		contained = true
+	}
+	return !contained
 }
 
 // shortenList is the advice: maps and sets are one lookup, however many elements they have.

@@ -55,8 +55,32 @@ var _ = fixturePair(
 	miss{"a long list next to requests that wait for something else", &longRuleList, connecting(80*ms, "ipt_do_table", 400, inTurn(banList, func(o *observe.Observation) {
 		followed(o, map[observe.ServerPart]float64{observe.ServerCPU: 0.05, observe.ServerCall: 0.95})
 	})), "a request walks rules for 4.12 ms, of 80 ms"},
+	miss{"a long list of iptables-legacy, and rules of nft are walked", &longRuleList, working(20*ms, "nft_do_chain", 600, banList), "app spends 0 % of its CPU time"},
+	miss{"a long list for IPv6, and rules for IPv4 are walked", &longRuleList, working(20*ms, "ipt_do_table", 600, inTurn(banList, func(o *observe.Observation) {
+		o.Namespaces[len(o.Namespaces)-1].Firewall.Long[0].Family = "ip6"
+	})), "app spends 0 % of its CPU time"},
+	miss{"a long list of another container", &longRuleList, working(20*ms, "nft_do_chain", 600, inTurn(kubeList, inContainer)), "no chain on its packets' way has 1,000 rules or more"},
 	miss{"a long list that nobody's requests pass", &longRuleList, func(o *observe.Observation) {
 		with(o, appServed().add(1000, ms, ms/20, 0, quick))
 		kubeList(o)
 	}, "app spends 0 % of its CPU time"},
+)
+
+// inContainer has a process of another container live in the namespace with the long list.
+func inContainer(o *observe.Observation) {
+	process(o, hog).NetNS, process(o, hog).Container = routerNS, "dd11bb22aa33"
+}
+
+var _ = fixturePair(
+	fires{name: "the rules of a node that is a container itself", cause: &longRuleList, inject: working(20*ms, "nft_do_chain", 600, inTurn(kubeList, inContainer, func(o *observe.Observation) {
+		process(o, hog).Comm = "kubelet"
+	})), subject: Subject{Kind: "process", PID: appPID, Port: appPort}, minShare: 0.6, fix: "mode: nftables"},
+)
+
+// A longer list that another function walks is not the one.
+var _ = fixturePair(
+	fires{name: "a long list next to a longer one of another kind", cause: &longRuleList, inject: working(20*ms, "nft_do_chain", 600, inTurn(kubeList, func(o *observe.Observation) {
+		f := o.Namespaces[len(o.Namespaces)-1].Firewall
+		f.Long = append([]observe.FirewallChain{{Backend: "iptables-legacy", Family: "ip", Table: "filter", Chain: "OUTCASTS", Rules: 40_000}}, f.Long...)
+	})), subject: Subject{Kind: "process", PID: appPID, Port: appPort}, minShare: 0.6, fix: "mode: nftables", evidence: "rules of chain KUBE-SERVICES"},
 )

@@ -88,10 +88,10 @@ func checkMemoryPressure(v *View) Result {
 }
 
 // memoryPod says which pod has the process that uses most memory, and what its manifest allows
-// it, unless that is the pod which suffers.
+// it, where that is a good part of the machine's, unless that is the pod which suffers.
 func (v *View) memoryPod(f *Finding, victim *observe.Pod) {
 	big := v.largest()
-	if big == nil {
+	if big == nil || big.PID == v.Self || ratio(big.RSSBytes, v.Use.Memory.TotalBytes) < largeMemory {
 		return
 	}
 	at := v.podOf(big.Container, big.Cgroup)
@@ -99,13 +99,15 @@ func (v *View) memoryPod(f *Finding, victim *observe.Pod) {
 		return
 	}
 	limit := "none"
+	advice := fmt.Sprintf(" The largest process is of %s: limit its memory in the manifest (%s), and have it request what it uses (resources.requests.memory), so that the scheduler leaves room.", at.text(), at.field("resources.limits.memory"))
 	if at.container != nil && at.container.MemoryLimit > 0 {
 		limit = byteText(at.container.MemoryLimit)
+		advice = fmt.Sprintf(" The largest process is of %s: have it request the memory that it uses (%s), so that the scheduler leaves room.", at.text(), at.field("resources.requests.memory"))
 	}
 	f.Evidence = append(f.Evidence,
 		Evidence{Fact: "memory of the largest process, " + v.whose(big), Value: byteText(big.RSSBytes), Source: "/proc/PID/stat"},
 		Evidence{Fact: "memory limit of " + at.text(), Value: limit, Source: at.field("resources.limits.memory")})
-	f.Fix.Text += fmt.Sprintf(" The largest process is of %s: limit its memory in the manifest (%s), and have it request what it uses (resources.requests.memory), so that the scheduler leaves room.", at.text(), at.field("resources.limits.memory"))
+	f.Fix.Text += advice
 }
 
 // feltBy says whether requests that are answered here are slow, as slow tells, or are held up;
@@ -208,10 +210,13 @@ func (v *View) blockedPods() map[*observe.Pod]bool {
 // diskUsers names the processes that moved most bytes, as far as is known on a disk.
 func (v *View) diskUsers(store string) string {
 	var users []*observe.Process
-	known := false // of some that they did it there
+	known := false  // of some that they did it there
+	placed := false // of some, however little, that they have files open there
 	for i := range v.Processes {
 		p := &v.Processes[i]
-		if may, shown := v.movedOn(p, store); float64(moved(p)) >= diskTraffic*v.Window.Seconds && (may || store == "") {
+		may, shown := v.movedOn(p, store)
+		placed = placed || shown
+		if float64(moved(p)) >= diskTraffic*v.Window.Seconds && (may || store == "") {
 			if shown && !known {
 				known, users = true, nil
 			}
@@ -219,6 +224,10 @@ func (v *View) diskUsers(store string) string {
 				users = append(users, p)
 			}
 		}
+	}
+	if len(users) == 0 && !placed && store != "" && isDisk(store) {
+		// A mapped device (LVM, dm-crypt, RAID) and the disks under it have other numbers.
+		return v.diskUsers("")
 	}
 	slices.SortFunc(users, func(a, b *observe.Process) int {
 		return cmp.Or(cmp.Compare(moved(b), moved(a)), cmp.Compare(a.PID, b.PID))

@@ -35,6 +35,7 @@ type neighbour struct {
 	at         inPod
 	top        *observe.Process
 	bytes, all uint64
+	sole       uint64 // of processes that have files open nowhere else
 }
 
 // neighbourOn is the pod that uses a disk or a server most, other than those whose requests
@@ -43,12 +44,19 @@ func (v *View) neighbourOn(store string, victims map[*observe.Pod]bool) *neighbo
 	if v.Kubernetes == nil || store == "" || v.idleDisk(store) {
 		return nil
 	}
-	var all uint64
+	var all, unknown uint64
 	by := map[*observe.Pod]*neighbour{}
 	var order []*neighbour
 	for i := range v.Processes {
 		p := &v.Processes[i]
-		if _, shown := v.movedOn(p, store); p.Kernel || p.PID == v.Self || moved(p) == 0 || !shown {
+		may, shown := v.movedOn(p, store)
+		if p.Kernel || p.PID == v.Self || moved(p) == 0 || !may {
+			continue
+		}
+		// Nothing tells how much of it went to a server, where it may have gone elsewhere.
+		sole := len(p.Stores) == 1 && shown
+		if !shown || !sole && !isDisk(store) {
+			unknown += moved(p)
 			continue
 		}
 		all += moved(p)
@@ -65,7 +73,9 @@ func (v *View) neighbourOn(store string, victims map[*observe.Pod]bool) *neighbo
 		if moved(p) > moved(n.top) {
 			n.at, n.top = at, p
 		}
-		n.bytes += moved(p)
+		if n.bytes += moved(p); sole {
+			n.sole += moved(p)
+		}
 	}
 	if len(order) == 0 {
 		return nil
@@ -73,14 +83,15 @@ func (v *View) neighbourOn(store string, victims map[*observe.Pod]bool) *neighbo
 	n := slices.MaxFunc(order, func(a, b *neighbour) int {
 		return cmp.Or(cmp.Compare(a.bytes, b.bytes), strings.Compare(b.at.pod.UID, a.at.pod.UID))
 	})
-	if n.all = all; ratio(n.bytes, all) < neighbourShare {
+	if n.all = all + unknown; ratio(n.bytes, n.all) < neighbourShare {
 		return nil
 	}
 	// Of a disk it is known how much all processes moved there, also those that have ended. Who
-	// has files open elsewhere, too, is taken to have moved there what others did not.
+	// has files open elsewhere, too, is taken to have moved there what others cannot have.
 	if d := v.diskNumbered(store); d != nil {
+		others := n.all - n.bytes
 		n.all = d.ReadBytes + d.WriteBytes
-		n.bytes = min(n.bytes, n.all-min(n.all, all-n.bytes))
+		n.bytes = min(n.bytes, n.all, max(n.sole, n.all-min(n.all, others)))
 	}
 	if ratio(n.bytes, n.all) < neighbourShare || float64(n.bytes) < neighbourRate*v.Window.Seconds {
 		return nil

@@ -495,6 +495,11 @@ const (
 	neighbourRate  = 128 << 10 // bytes/s: 32 small reads, which keep a slow disk busy
 )
 
+// Memory and storage: machine.go.
+const (
+	largeMemory = 0.2 // of the machine's memory, in one process: worth a limit
+)
+
 // Memory and storage: group_limits.go.
 const (
 	refaultRate = 200  // pages a second: 0.8 MB of files read twice

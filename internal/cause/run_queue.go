@@ -122,7 +122,7 @@ func (v *View) runQueueFinding(l *ledger, w *atWork, k cost, top *busyThread, na
 		f.Fix.Text = fmt.Sprintf("It runs with nice %d (low priority): run it with 0.", nice)
 		f.Fix.Changes = usualNice(w.procs)
 		f.Fix.Commands = []shell.Command{renice(0, w.procs, w.procs[0].Comm)}
-	} else if at, top := v.greediestPod(); top != nil && v.outside() >= outsiderShare {
+	} else if at, top := v.greediestPod(); top != nil && v.outside() >= outsiderShare && v.takesMost(at.pod) {
 		v.neighbourPod(f, at, top)
 	}
 	return f

@@ -196,6 +196,7 @@ var thresholds = map[string]any{
 	"neighbourShare":    float64(neighbourShare),
 	"neighbourBusy":     float64(neighbourBusy),
 	"neighbourRate":     float64(neighbourRate),
+	"largeMemory":       float64(largeMemory),
 	"refaultRate":       float64(refaultRate),
 	"ioOfLimit":         float64(ioOfLimit),
 	"diskOfBusy":        float64(diskOfBusy),

@@ -197,7 +197,14 @@ func TestNoNeighbour(t *testing.T) {
 			process(o, hog).Stores = []string{"254:0", "254:16"}
 			o.Use.Disks[1].WriteBytes = 110 << 20
 		},
-		"nobody knows where":  func(o *observe.Observation) { process(o, hog).Stores = nil },
+		"nobody knows where": func(o *observe.Observation) { process(o, hog).Stores = nil },
+		"others may have": func(o *observe.Observation) {
+			process(o, fpmMaster).WriteBytes, process(o, fpmMaster).Stores = 900<<20, nil
+		},
+		"on both, and others may have": func(o *observe.Observation) {
+			process(o, hog).Stores = []string{"254:0", "254:16"}
+			process(o, fpmMaster).WriteBytes, process(o, fpmMaster).Stores = 500<<20, nil
+		},
 		"less than who waits": func(o *observe.Observation) { process(o, nginxWorker1).WriteBytes = 900 << 20 },
 		"a few writes": func(o *observe.Observation) {
 			process(o, hog).WriteBytes, process(o, nginxWorker1).WriteBytes = 1<<20, 0
@@ -221,6 +228,19 @@ func TestNoNeighbour(t *testing.T) {
 		}
 		if !strings.Contains(f.Title, "data-cart-0") {
 			t.Errorf("%s: the claim is not named: %q", name, f.Title)
+		}
+	}
+	// Of a server nothing tells how much of the bytes went there.
+	for name, stores := range map[string][]string{"only there": {"10.0.0.5"}, "elsewhere, too": {"10.0.0.5", "254:0"}, "nobody knows": nil} {
+		o := healthy()
+		inTurn(waitsOn(nfsChain, shared()), inPods, noisy)(o)
+		process(o, nginxWorker1).Stores, process(o, hog).Stores = []string{"10.0.0.5"}, stores
+		r := nfsStalled.Judge(NewView(o))
+		if len(r.Findings) != 1 {
+			t.Fatal(name, r.RuledOut)
+		}
+		if named := strings.Contains(r.Findings[0].Fix.Text, "cronjob/nightly"); named != (name == "only there") {
+			t.Errorf("files open on a server, %s: the other pod is named: %v", name, named)
 		}
 	}
 	// A job that has ended is known by the volumes of its pod.
@@ -261,6 +281,20 @@ func TestNoisyInCPUAndMemory(t *testing.T) {
 	if got := evidence(f) + f.Fix.Text; !strings.Contains(got, "memory limit of cronjob/nightly (ns ops), container tar=none") || !strings.Contains(got, "spec.jobTemplate.spec.template.spec.containers[name=tar].resources.limits.memory") {
 		t.Error(got)
 	}
+	o.Kubernetes.Pods[2].Containers[0].MemoryLimit = 24 << 30
+	if got := memoryPressure.Judge(NewView(o)).Findings[0].Fix.Text; strings.Contains(got, "limit its memory") || !strings.Contains(got, "[name=tar].resources.requests.memory") {
+		t.Errorf("a limit is set: %s", got)
+	}
+	for name, change := range map[string]func(){"small": func() { process(o, hog).RSSBytes = o.Use.Memory.TotalBytes / 6 }, "slowray": func() { process(o, hog).RSSBytes, o.Self = 20<<30, hog }} {
+		for i := range o.Processes {
+			o.Processes[i].RSSBytes = 0
+		}
+		change()
+		if f := memoryPressure.Judge(NewView(o)).Findings; len(f) != 1 || strings.Contains(f[0].Fix.Text, "largest process") {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+	o.Self, process(o, hog).RSSBytes = 0, 20<<30
 	process(o, hog).Container, process(o, hog).Cgroup = cartID, cartGroup
 	for _, pid := range []int{fpmMaster, fpmChild1, fpmChild2} { // of the pod that suffers
 		process(o, pid).Container, process(o, pid).Cgroup = cartID, cartGroup
@@ -278,4 +312,35 @@ func greedy() *observe.Observation {
 	inPods(o)
 	process(o, hog).UserSeconds = 14
 	return o
+}
+
+// TestUsersOfMappedDisk: of a mapped device and the disks under it the numbers differ.
+func TestUsersOfMappedDisk(t *testing.T) {
+	o := healthy()
+	inPods(o)
+	process(o, hog).WriteBytes, process(o, hog).Stores = 800<<20, []string{"254:0"}
+	if got := NewView(o).diskUsers("253:3"); !strings.HasPrefix(got, "backup (pid 300)") {
+		t.Errorf("a disk that nobody is known to use: %q", got)
+	}
+	process(o, nginxWorker1).Stores = []string{"253:3"}
+	if got := NewView(o).diskUsers("253:3"); got != "" {
+		t.Errorf("a disk that another process uses: %q", got)
+	}
+	if got := NewView(o).diskUsers("10.0.0.5"); got != "" {
+		t.Errorf("a server: %q", got)
+	}
+}
+
+// TestMostOfOthers: a pod is named only where it has most of what others take.
+func TestMostOfOthers(t *testing.T) {
+	o := greedy()
+	if v := NewView(o); !v.takesMost(v.podOfProcess(hog).pod) {
+		t.Error("the only other one")
+	}
+	for pid := 9001; pid < 9004; pid++ {
+		o.Processes = append(o.Processes, observe.Process{PID: pid, PPID: 1, Comm: "batch", UserSeconds: 10})
+	}
+	if v := NewView(o); v.takesMost(v.podOfProcess(hog).pod) {
+		t.Error("one of several others")
+	}
 }

@@ -117,9 +117,15 @@ type Pod struct {
 	GraceSeconds int64          `json:"grace_seconds,omitempty"`
 	Containers   []PodContainer `json:"containers,omitempty"`
 	Volumes      []PodVolume    `json:"volumes,omitempty"`
-	// NDots and DNSPolicy are of its spec; NDots is 0 where the spec says nothing.
-	NDots     int    `json:"ndots,omitempty"`
-	DNSPolicy string `json:"dns_policy,omitempty"`
+	// DNSOptions and DNSPolicy are of its spec; of the options at most 16.
+	DNSOptions []DNSOption `json:"dns_options,omitempty"`
+	DNSPolicy  string      `json:"dns_policy,omitempty"`
+}
+
+// DNSOption is an option of a pod's resolver (core/v1 PodDNSConfigOption).
+type DNSOption struct {
+	Name  string `json:"name"`
+	Value string `json:"value,omitempty"`
 }
 
 // PodContainer is one container of a pod, by its spec and its status.

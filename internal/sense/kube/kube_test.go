@@ -45,7 +45,7 @@ func cartPod() corev1.Pod {
 			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "cart-7d9f8b6c5d", Controller: ptr(true)}},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: "node-7", DNSPolicy: corev1.DNSClusterFirst, DNSConfig: &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr("2")}}},
+			NodeName: "node-7", DNSPolicy: corev1.DNSClusterFirst, DNSConfig: &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr("2")}, {Name: "use-vc"}}},
 			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "cart-data"}}}, {Name: "tmp"},
 				{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 				{Name: "fast", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}},
@@ -80,7 +80,7 @@ var cart = observe.Workload{Namespace: "shop", Pod: "cart-7d9f8b6c5d-x2x4z", Kin
 func wantCart() observe.Pod {
 	return observe.Pod{
 		UID: "uid-cart", Namespace: "shop", Name: "cart-7d9f8b6c5d-x2x4z", Kind: "Deployment", Owner: "cart", IPs: []string{"10.1.0.7", "fd00::7"}, Phase: "Running", QoS: "Burstable",
-		Ready: true, ReadySince: -30, CreatedAt: -3600, NDots: 2, DNSPolicy: "ClusterFirst",
+		Ready: true, ReadySince: -30, CreatedAt: -3600, DNSOptions: []observe.DNSOption{{Name: "ndots", Value: "2"}, {Name: "use-vc"}}, DNSPolicy: "ClusterFirst",
 		Containers: []observe.PodContainer{{
 			Name: "web", ID: cartID[:12], Image: "shop/cart:1", ImageID: "0123456789ab", Ready: true, State: "running", Started: -60, Restarts: 2,
 			Last:       observe.PodExit{Reason: "OOMKilled", ExitCode: 137, At: -70},

@@ -39,6 +39,7 @@ const (
 	maxContainers = 64
 	maxAddrs      = 8
 	maxVolumes    = 64
+	maxDNSOptions = 16
 )
 
 func seconds(t metav1.Time) float64 { return secondsOf(t.Time) }
@@ -75,10 +76,12 @@ func podOf(p *corev1.Pod) *pod {
 		}
 	}
 	if d := p.Spec.DNSConfig; d != nil {
-		for _, o := range d.Options {
-			if o.Name == "ndots" && o.Value != nil {
-				out.NDots = small(*o.Value)
+		for _, o := range d.Options[:min(len(d.Options), maxDNSOptions)] {
+			option := observe.DNSOption{Name: clip(o.Name)}
+			if o.Value != nil {
+				option.Value = clip(*o.Value)
 			}
+			out.DNSOptions = append(out.DNSOptions, option)
 		}
 	}
 	for _, ip := range p.Status.PodIPs {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -184,14 +183,6 @@ func (s *state) sweep(now time.Time) {
 func addr(s string) netip.Addr {
 	a, _ := netip.ParseAddr(s)
 	return a
-}
-
-func small(s string) int {
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 || n > 1<<15 {
-		return 0
-	}
-	return n
 }
 
 // printableLine is a text of others in one line.
