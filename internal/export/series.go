@@ -111,7 +111,7 @@ type series struct {
 // seen takes down whose endpoint it is: what Kubernetes says of a pod may come later than
 // its first requests, and no label of Prometheus has the kind of a workload. The container's
 // id is kept only where there is no name: a series outlives a container that is started anew.
-// Where that changes what was told before, all sums begin anew: who gets them takes points
+// Where that changes what the attributes say, all sums begin anew: who gets them takes points
 // with other attributes for other ones, which did not do since then what the first ones did.
 func (s *series) seen(p *observe.Identity, at time.Time) {
 	if s.id.addr == other {
