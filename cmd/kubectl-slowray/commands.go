@@ -44,7 +44,7 @@ func (c *whyCmd) Run(ctx context.Context, s *streams) (int, error) {
 	if c.All {
 		args = append(args, "-v")
 	}
-	results := onnodes.Look(ctx, run, spots, append(args, c.Flags...))
+	results := onnodes.Look(ctx, run, spots, append(args, c.Flags...), c.JSON)
 	if c.JSON {
 		err = onnodes.JSON(s.out, results)
 	} else {

@@ -126,7 +126,7 @@ func startRecorder(t *testing.T, dir string, args ...string) *life {
 			l.lines <- e
 		}
 	}()
-	for late := time.After(20 * time.Second); ; {
+	for late := time.After(hung); ; {
 		select {
 		case e, ok := <-l.lines:
 			switch {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slowray/slowray/internal/diagnose"
@@ -49,10 +50,11 @@ type Alerter struct {
 
 	detector *detector // of the recorder's goroutine
 
-	mu    sync.Mutex // of what follows
+	lost atomic.Uint64 // events that there was no room for
+
+	mu    sync.Mutex // of what follows; held while the disk is waited for
 	box   *outbox
 	dirty bool
-	lost  uint64 // events that there was no room for
 	wake  map[string]chan struct{}
 }
 
@@ -63,7 +65,7 @@ type event struct {
 	start  time.Time
 	report *diagnose.Report // nil: a second
 	fleet  *fleetSecond     // instead of all this
-	kept   chan struct{}    // closed when it is on the disk; nil where nobody waits
+	kept   chan struct{}    // closed when the disk has it, or did not take it: then the next event writes it again; nil where nobody waits
 }
 
 // New opens what an earlier run has left. Run sends.
@@ -118,9 +120,7 @@ func (a *Alerter) put(e event) {
 	select {
 	case a.events <- e:
 	default: // the disk is slow: harm that goes on is seen in the next second
-		a.mu.Lock()
-		a.lost++
-		a.mu.Unlock()
+		a.lost.Add(1)
 	}
 }
 
@@ -205,8 +205,6 @@ func (a *Alerter) take(e event) {
 func (a *Alerter) keep(change func()) {
 	a.mu.Lock()
 	change()
-	lost := a.lost
-	a.lost = 0
 	dirty := a.dirty
 	var err error
 	if dirty {
@@ -214,7 +212,7 @@ func (a *Alerter) keep(change func()) {
 		a.dirty = err != nil
 	}
 	a.mu.Unlock()
-	if lost > 0 {
+	if lost := a.lost.Swap(0); lost > 0 {
 		a.opt.Say(fmt.Sprintf("alerts: %d seconds or windows were left out, for the disk is slow: harm may be reported late", lost))
 	}
 	if err != nil {

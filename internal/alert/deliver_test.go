@@ -243,6 +243,29 @@ func TestKeptBeforeSent(t *testing.T) {
 	both.Wait()
 }
 
+// TestRecorderNeverWaits: what there is no room for is left out and counted, also while
+// somebody waits for the disk.
+func TestRecorderNeverWaits(t *testing.T) {
+	a := &Alerter{events: make(chan event, 1)}
+	a.mu.Lock() // as keep does while it writes
+	defer a.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		for range 3 {
+			a.put(event{})
+		}
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("the recorder waits for the disk")
+	}
+	if n := a.lost.Load(); n != 2 {
+		t.Errorf("%d were left out, want 2", n)
+	}
+}
+
 // TestRestartAfterALittle: harm that had not lasted when slowray ended is not told of for the
 // time in which nobody looked.
 func TestRestartAfterALittle(t *testing.T) {

@@ -51,8 +51,9 @@ type followed struct {
 }
 
 // Fleet takes in all that is wrong in a fleet by the second at, instead of the seconds
-// and windows of a host. It returns when that is kept: who watches a fleet can wait for a
-// slow disk, and its archive has what comes meanwhile. Run has to run until ctx is done.
+// and windows of a host. It returns when that is kept, or could not be and
+// Say has said so: who watches a fleet can wait for a slow disk, and its archive has what
+// comes meanwhile. Run has to run until ctx is done.
 func (a *Alerter) Fleet(ctx context.Context, at time.Time, harms []FleetHarm, heard map[string]time.Time) {
 	e := event{at: at.UTC(), fleet: &fleetSecond{harms, heard}, kept: make(chan struct{})}
 	select {

@@ -158,8 +158,8 @@ func (b *BatchSeconds) Add(s *store.Second) {
 	}
 	at := time.Unix(s.At, 0)
 	one := &series{id: identityOf(s).shown().clone(), since: at}
+	one.seen(&s.Process, at)
 	one.sums.add(&s.Endpoint)
-	one.seen(&s.Process)
 	b.m.now = uint64(at.Add(time.Second).UnixNano())
 	b.m.endpoint(one)
 }

@@ -108,8 +108,8 @@ func (x *Exporter) add(s *store.Second) {
 	x.mu.Unlock()
 
 	to.mu.Lock()
+	to.seen(&s.Process, now)
 	to.sums.add(&s.Endpoint)
-	to.seen(&s.Process)
 	if x.opt.Conventions {
 		to.sums.addHTTP(&s.Endpoint)
 	}

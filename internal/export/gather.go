@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// exposed is the identity of a series in the form of an exposition. It is shared
-// by all scrapes and never changed.
+// exposed is the identity of a series in the form of an exposition. What it leads to
+// is shared by all scrapes and never changed.
 type exposed struct {
 	labels []*dto.LabelPair // in the order of their names
 	since  *timestamppb.Timestamp

@@ -2,12 +2,15 @@ package export
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/store"
@@ -92,15 +95,15 @@ func (id identity) labels() []labelPair {
 type labelPair struct{ name, value string }
 
 // series is what one endpoint did since it has a series. Nothing in it ever
-// decreases but what says so.
+// decreases but what says so, or with since.
 type series struct {
-	id      identity
-	since   time.Time
-	exposed exposed // its labels as an exposition wants them; immutable
+	id identity
 
 	last time.Time // something was added; guarded by the Exporter's lock
 
-	mu      sync.Mutex
+	mu      sync.Mutex // of what follows
+	since   time.Time
+	exposed exposed // its labels as an exposition wants them, which are immutable
 	sums    sums
 	program observe.Identity // who has it, as far as OpenTelemetry wants to know; zero for others
 }
@@ -108,7 +111,9 @@ type series struct {
 // seen takes down whose endpoint it is: what Kubernetes says of a pod may come later than
 // its first requests, and no label of Prometheus has the kind of a workload. The container's
 // id is kept only where there is no name: a series outlives a container that is started anew.
-func (s *series) seen(p *observe.Identity) {
+// Where that changes what the attributes say, all sums begin anew: who gets them takes points
+// with other attributes for other ones, which did not do since then what the first ones did.
+func (s *series) seen(p *observe.Identity, at time.Time) {
 	if s.id.addr == other {
 		return
 	}
@@ -116,14 +121,23 @@ func (s *series) seen(p *observe.Identity) {
 	if cmp.Or(p.Workload.Container, p.ContainerName) == "" {
 		now.Container = p.Container
 	}
+	texts := [...]*string{&now.ContainerName, &now.Container, &now.Unit, &now.Workload.Namespace, &now.Workload.Pod, &now.Workload.Container,
+		&now.Workload.Kind, &now.Workload.Name, &now.Workload.Node, &now.Workload.Zone}
+	for _, text := range texts {
+		*text = cut(*text, maxK8s)
+	}
 	if now == s.program {
 		return
 	}
-	for _, text := range []*string{&now.ContainerName, &now.Container, &now.Unit, &now.Workload.Namespace, &now.Workload.Pod, &now.Workload.Container,
-		&now.Workload.Kind, &now.Workload.Name, &now.Workload.Node, &now.Workload.Zone} {
-		*text = strings.Clone(cut(*text, maxK8s))
+	for _, text := range texts {
+		*text = strings.Clone(*text)
 	}
+	first, before := s.program == (observe.Identity{}), s.attributes()
 	s.program = now
+	same := func(a, b *commonpb.KeyValue) bool { return proto.Equal(a, b) }
+	if !first && !slices.EqualFunc(before, s.attributes(), same) { // names may become one as they are shown
+		s.sums, s.since, s.exposed.since = sums{}, at, timestamppb.New(at)
+	}
 }
 
 // attributes are the labels of a point as OpenTelemetry calls them, where it has a name.

@@ -3,6 +3,7 @@ package export
 import (
 	"strings"
 	"testing"
+	"time"
 
 	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -96,6 +97,45 @@ func TestWorkloadsOfMetrics(t *testing.T) {
 	data, _ := x.profiles([]*observe.Stacks{on}, map[int]observe.Identity{7: cart})
 	wantAttributes(t, "profile", attributesOf(data.ResourceProfiles[0].Resource.Attributes), cartAttributes)
 	wantAttributes(t, "profile", attributesOf(data.ResourceProfiles[0].Resource.Attributes), map[string]string{"process.executable.name": "app", "container.id": "0123456789ab"})
+}
+
+// TestSumsBeginWithAttributes: points with other attributes are other ones for who gets them:
+// they have a start and sums of their own. What stays the same goes on, also with a long name.
+func TestSumsBeginWithAttributes(t *testing.T) {
+	now := time.Unix(1_790_000_000, 0)
+	x := New(Options{Now: func() time.Time { return now }})
+	early := cart
+	early.Unit = strings.Repeat("u", maxK8s+1)
+	early.Workload.Kind, early.Workload.Node = "", ""
+	late := early
+	late.Workload = cart.Workload
+	requests := uint64(len(durationsNS))
+	for i, step := range []struct {
+		who  observe.Identity
+		want uint64 // of seconds
+		from int
+	}{{early, 1, 0}, {early, 2, 0}, {late, 1, 2}, {late, 2, 2}} {
+		s := secondOf(observe.Served, "10.0.0.1", 80, "nginx")
+		s.Process = step.who
+		x.Second(0, []store.Second{*s})
+		for m := range x.metrics() {
+			for _, m := range m.(*metricspb.MetricsData).ResourceMetrics[0].ScopeMetrics[0].Metrics {
+				if m.Name != "slowray.requests" {
+					continue
+				}
+				p := m.GetSum().DataPoints[0]
+				if from := 1_790_000_000 + int64(step.from); uint64(p.GetAsInt()) != step.want*requests || int64(p.StartTimeUnixNano) != from*1e9 {
+					t.Errorf("second %d: %d since %d, want %d since %d s", i, p.GetAsInt(), p.StartTimeUnixNano, step.want*requests, from)
+				}
+			}
+		}
+		for _, s := range x.series {
+			if s.exposed.since.AsTime().Unix() != s.since.Unix() {
+				t.Errorf("second %d: an exposition says since %v", i, s.exposed.since)
+			}
+		}
+		now = now.Add(time.Second)
+	}
 }
 
 // TestPointsOfOthers: what is summed up over many programs is nobody's.

@@ -62,6 +62,12 @@ func ProgramsOf(o *observe.Observation) map[string]Program {
 		case !known:
 			differ[name] = new([3]bool)
 		default:
+			if sameImage(was.Image, found.Image) { // the one of which more is known
+				if ImageID(was.Image) == "" {
+					was.Image = found.Image
+				}
+				found.Image = was.Image
+			}
 			for i, is := range [...]struct{ was, found *string }{{&was.Image, &found.Image}, {&was.Version, &found.Version}, {&was.Config, &found.Config}} {
 				d := differ[name]
 				d[i] = d[i] || *is.was != "" && *is.found != "" && *is.was != *is.found
@@ -73,6 +79,14 @@ func ProgramsOf(o *observe.Observation) map[string]Program {
 		programs[name] = found
 	}
 	return programs
+}
+
+// sameImage compares digests where both have one, and else names.
+func sameImage(a, b string) bool {
+	if x, y := ImageID(a), ImageID(b); x != "" && y != "" {
+		return x == y
+	}
+	return a != "" && b != "" && ImageName(a) == ImageName(b)
 }
 
 // imageOf is an image as it is compared: one name may have stood for several.
@@ -99,4 +113,13 @@ func ImageID(image string) string {
 	}
 	_, id, _ := strings.Cut(image, "@")
 	return id
+}
+
+// ImageName is the name of an image by Program.Image; empty where only its digest is known.
+func ImageName(image string) string {
+	if strings.HasPrefix(image, "sha256:") {
+		return ""
+	}
+	name, _, _ := strings.Cut(image, "@")
+	return name
 }

@@ -16,6 +16,12 @@ func TestProgramsOf(t *testing.T) {
 			{ID: "cccccccccccc", Name: "", Image: "quay.io/x:1"},
 			{ID: "dddddddddddd", Name: "k8s_cart", Image: "shop/cart:latest"}, // as containerd's bundle tells
 			{ID: "eeeeeeeeeeee", Name: "k8s_db", Image: "shop/db:1", ImageID: "0e0e0e0e0e0e"},
+			{ID: "111111111111", Name: "same", Image: "shop/web:2"},
+			{ID: "222222222222", Name: "same", Image: "shop/web:2", ImageID: "3f9ab1c2d3e4"},
+			{ID: "333333333333", Name: "same", Image: "shop/web:latest", ImageID: "3f9ab1c2d3e4"},
+			{ID: "444444444444", Name: "two", Image: "shop/web:2", ImageID: "3f9ab1c2d3e4"},
+			{ID: "555555555555", Name: "two", Image: "shop/web:2"},
+			{ID: "666666666666", Name: "two", Image: "shop/web:2", ImageID: "4f9ab1c2d3e4"},
 			{ID: "ffffffffffff", Name: "pinned", Image: "x/y:1@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
 		},
 		Kubernetes: &observe.Kubernetes{Pods: []observe.Pod{
@@ -36,6 +42,13 @@ func TestProgramsOf(t *testing.T) {
 			{PID: 7, Comm: "redis-server", ProgramVersion: "p6", ConfigVersion: "c7"},
 			{PID: 8, Comm: "redis-server", ProgramVersion: "p6", ConfigVersion: "c6"},
 			{PID: 9, Comm: "redis-server", ConfigVersion: "c6"},
+			// One image by two names, and by a name only, and two by one name.
+			{PID: 13, Comm: "a", Container: "111111111111", ProgramVersion: "p"},
+			{PID: 14, Comm: "a", Container: "222222222222", ProgramVersion: "p"},
+			{PID: 15, Comm: "a", Container: "333333333333", ProgramVersion: "p"},
+			{PID: 16, Comm: "b", Container: "444444444444", ProgramVersion: "p"},
+			{PID: 17, Comm: "b", Container: "555555555555", ProgramVersion: "p"},
+			{PID: 18, Comm: "b", Container: "666666666666", ProgramVersion: "p"},
 		},
 	})
 	want := map[string]Program{
@@ -44,6 +57,8 @@ func TestProgramsOf(t *testing.T) {
 		"shop-2":       {Image: "sha256:770000000000", Version: "p3"},
 		"x":            {Image: "quay.io/x:1", Version: "p4"},
 		"redis-server": {Version: "p6"},
+		"same":         {Image: "shop/web:2@3f9ab1c2d3e4", Version: "p"},
+		"two":          {Version: "p"},
 		"shop/cart":    {Image: "shop/cart:latest@4f4f4f4f4f4f", Version: "p10"},
 		"shop/db":      {Image: "shop/db:1@0e0e0e0e0e0e", Version: "p11"},
 		"pinned":       {Image: "x/y:1@0123456789ab", Version: "p12"},

@@ -52,34 +52,60 @@ type Result struct {
 	JSON        []byte // the report; empty where there is none
 	Out, Stderr []byte // the same as text
 	Err         error  // why it could not be run
+
+	old bool // it does not know jsonAndText
 }
 
-// Look runs slowray why at all spots and gives what it said, in their order.
-func Look(ctx context.Context, run Runner, spots []Spot, args []string) []Result {
+// Look runs slowray why at all spots and gives what it said, in their order. With asJSON
+// the reports as text are not needed.
+func Look(ctx context.Context, run Runner, spots []Spot, args []string, asJSON bool) []Result {
 	results := make([]Result, len(spots))
 	each(spots, atATime, func(i int, s Spot) {
-		out, stderr := budget.Prefix{Most: mostOutput}, budget.Prefix{Most: mostOutput}
+		r := &results[i]
+		r.Spot = s
 		filter, err := s.containers()
-		if err != nil {
-			results[i] = Result{Spot: s, Status: commandline.ExitFailed, Err: err}
-			return
+		if err == nil {
+			err = r.ask(ctx, run, slices.Concat(args, []string{jsonAndText}, filter), parts)
 		}
-		status, err := run(ctx, s, slices.Concat(args, []string{"--json-and-text"}, filter), &out, &stderr)
-		report, text := parts(out.Text)
-		switch {
-		case err != nil:
-		case out.Over || stderr.Over:
-			err = errors.New("its output is too long")
-		case status <= commandline.ExitFindings && len(bytes.TrimSpace(text)) == 0:
+		if err == nil && r.old {
+			before, take := args, func(out []byte) (report, text []byte) { return nil, out }
+			if asJSON {
+				before, take = slices.Concat(args, []string{"--json"}), parts
+			}
+			err = r.ask(ctx, run, slices.Concat(before, filter), take)
+		}
+		needed := r.Out
+		if asJSON {
+			needed = r.JSON
+		}
+		if err == nil && r.Status <= commandline.ExitFindings && len(bytes.TrimSpace(needed)) == 0 {
 			// A stream that breaks off, as of a node that dies, ends as a good one does.
 			err = errors.New("it ended before its report was complete")
 		}
-		if err != nil {
-			status = commandline.ExitFailed
+		if r.Err = err; err != nil {
+			r.Status = commandline.ExitFailed
 		}
-		results[i] = Result{s, status, report, text, stderr.Text, err}
 	})
 	return results
+}
+
+// jsonAndText makes slowray why print both reports. An agent that is older than the plugin
+// may not know it, and says so.
+const jsonAndText = "--json-and-text"
+
+var unknown = []byte("unknown flag " + jsonAndText)
+
+// ask runs slowray once; parts takes apart what it printed.
+func (r *Result) ask(ctx context.Context, run Runner, args []string, parts func(out []byte) (report, text []byte)) (err error) {
+	out, stderr := budget.Prefix{Most: mostOutput}, budget.Prefix{Most: mostOutput}
+	r.Status, err = run(ctx, r.Spot, args, &out, &stderr)
+	r.JSON, r.Out = parts(out.Text)
+	r.Stderr = stderr.Text
+	r.old = r.Status == commandline.ExitFailed && (bytes.Contains(stderr.Text, unknown) || bytes.Contains(out.Text, unknown))
+	if err == nil && (out.Over || stderr.Over) {
+		err = errors.New("its output is too long")
+	}
+	return err
 }
 
 // parts takes apart a report as JSON and the same as text; what does not begin with one, or

@@ -84,7 +84,7 @@ func TestLook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	results := Look(t.Context(), run, spots, []string{"why", "--for=5s"})
+	results := Look(t.Context(), run, spots, []string{"why", "--for=5s"}, false)
 	var out bytes.Buffer
 	if err := Text(&out, results); err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestLook(t *testing.T) {
 	}
 	// Where a node has no slowray, the others are still looked at.
 	spots = append(spots, Spot{Node: "node-3"})
-	results = append(results, Look(t.Context(), run, spots[2:], nil)...)
+	results = append(results, Look(t.Context(), run, spots[2:], nil, false)...)
 	out.Reset()
 	if err := Text(&out, results); err != nil || !strings.Contains(out.String(), "node-3               could not look: slowray does not run on node node-3") || Worst(results) != 2 {
 		t.Errorf("status %d: %v\n%s", Worst(results), err, out.String())
@@ -139,7 +139,7 @@ func TestMostHarmFirst(t *testing.T) {
 		spots = append(spots, Spot{Node: node})
 	}
 	var out bytes.Buffer
-	if err := Text(&out, Look(t.Context(), run, spots, nil)); err != nil {
+	if err := Text(&out, Look(t.Context(), run, spots, nil, false)); err != nil {
 		t.Fatal(err)
 	}
 	const want = `PROBLEM most
@@ -157,6 +157,53 @@ Where slowray looked, most harm first
 `
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
+// TestOldAgents: an agent that is older than the plugin is asked as it was before, and ranked
+// by its exit status.
+func TestOldAgents(t *testing.T) {
+	said := map[string]struct {
+		text   string
+		status int
+	}{"old, finds": {"PROBLEM old\n", 1}, "old, well": {"OK  old\n", 0}, "old, gone": {"", 0}}
+	run := func(_ context.Context, s Spot, args []string, stdout, stderr io.Writer) (int, error) {
+		r, old := said[s.Node]
+		switch {
+		case !old:
+			fmt.Fprint(stdout, found(1, 1), "PROBLEM new\n")
+			return 1, nil
+		case slices.Contains(args, jsonAndText):
+			fmt.Fprintln(stderr, `slowray: unknown flag --json-and-text, did you mean "--json"? (see slowray why --help)`)
+			return 2, nil
+		case slices.Contains(args, "--json") && r.text != "":
+			fmt.Fprintf(stdout, `{"said": %q}`, r.text)
+		default:
+			fmt.Fprint(stdout, r.text)
+		}
+		return r.status, nil
+	}
+	spots := []Spot{{Node: "old, gone"}, {Node: "old, well"}, {Node: "old, finds"}, {Node: "new"}}
+	var out bytes.Buffer
+	if err := Text(&out, Look(t.Context(), run, spots, []string{"why"}, false)); err != nil {
+		t.Fatal(err)
+	}
+	const want = `PROBLEM new
+
+Where slowray looked, most harm first
+  new         the report above
+  old, finds  PROBLEM old
+  old, well   OK  old
+  old, gone   could not look: it ended before its report was complete
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+	for i, want := range []string{"", `{"said": "OK  old\n"}`, `{"said": "PROBLEM old\n"}`} {
+		r := Look(t.Context(), run, spots[i:i+1], []string{"why"}, true)[0]
+		if string(r.JSON) != want || (r.Err == nil) != (want != "") {
+			t.Errorf("%s: %s: %v", r.Node, r.JSON, r.Err)
+		}
 	}
 }
 
@@ -206,7 +253,7 @@ func TestInterrupt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := Look(ctx, run, spots, []string{"why"})[0]; r.Err != nil || string(r.Out) != "OK  so far\n" {
+	if r := Look(ctx, run, spots, []string{"why"}, false)[0]; r.Err != nil || string(r.Out) != "OK  so far\n" {
 		t.Errorf("it said %q: %v", r.Out, r.Err)
 	}
 }
@@ -233,7 +280,7 @@ func TestEphemeral(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := Look(t.Context(), run, []Spot{{Node: "node-3"}}, []string{"why", "--for=5s"})[0]
+		r := Look(t.Context(), run, []Spot{{Node: "node-3"}}, []string{"why", "--for=5s"}, false)[0]
 		if test.log == "" {
 			if r.Err == nil || !strings.Contains(r.Err.Error(), "--image") {
 				t.Errorf("%s: %v", name, r.Err)
@@ -405,7 +452,7 @@ func TestRogueNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := Text(&out, Look(t.Context(), run, spots, []string{"why"})); err != nil {
+	if err := Text(&out, Look(t.Context(), run, spots, []string{"why"}, false)); err != nil {
 		t.Fatal(err)
 	}
 	Stream(t.Context(), run, spots, []string{"requests"}, true, &out, &out)
@@ -427,7 +474,7 @@ func TestNodeDies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		results := Look(t.Context(), run, spots, []string{"why"})
+		results := Look(t.Context(), run, spots, []string{"why"}, false)
 		if results[0].Err == nil || Worst(results) != commandline.ExitFailed {
 			t.Errorf("%q: status %d, %v", said, Worst(results), results[0].Err)
 		}

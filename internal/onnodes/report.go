@@ -94,14 +94,16 @@ func byHarm(results []Result) []Result {
 
 // rank orders spots by what has to be read first, as slices.Compare does: those that have
 // findings by what their requests lost, then by how much of it the finding with the greatest
-// impact explains; then what slowray could not decide, what is well, and where it could not
+// impact explains, and last those of which that is not known; then what slowray could not decide, what is well, and where it could not
 // look.
 func (r *Result) rank() []float64 {
 	var h harm
-	if json.Unmarshal(r.JSON, &h) != nil || len(r.Out) == 0 {
+	if len(r.Out) == 0 || len(r.JSON) > 0 && json.Unmarshal(r.JSON, &h) != nil || r.Err != nil {
 		return []float64{3}
 	}
 	switch {
+	case len(r.JSON) == 0 && r.Status == commandline.ExitFindings: // an older slowray does not say how much
+		return []float64{0, 0}
 	case len(h.Findings) > 0:
 		share := 0.0
 		for _, f := range h.Findings {

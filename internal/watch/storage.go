@@ -27,9 +27,40 @@ func (s *session) endStorage() {
 	}
 	b := budget.New(s.ctx, mountLimits)
 	st := s.fs.Storage(b.Share(4), s.kubelets())
-	left := s.storeWaits(b.Share(3), st, mounts) + s.storeVolumes(b.Share(2), st)
+	tables := mountTables{fs: s.fs, of: map[int]*host.MountTable{}, left: map[int]bool{}}
+	s.storeWaits(b.Share(3), st, mounts, &tables)
+	s.storeVolumes(b.Share(2), st, &tables)
+	left := int64(len(tables.left))
+	if st.Cut() {
+		left++
+	}
 	s.lose("mounts of containers that were not looked at, for there were too many", left)
 	s.storeMovers(b, st)
+}
+
+// mountTables are those of processes, each of which is read once.
+type mountTables struct {
+	fs   host.FS
+	of   map[int]*host.MountTable // by process
+	left map[int]bool             // processes whose mounts are not known, or not all of them
+}
+
+// get is the table of a process, read with a budget where no more than so many were read
+// before; nil beyond.
+func (t *mountTables) get(b *budget.Budget, pid, most int) *host.MountTable {
+	if known := t.of[pid]; known != nil {
+		return known
+	}
+	if len(t.of) >= most {
+		t.left[pid] = true
+		return nil
+	}
+	read, err := t.fs.MountTableOf(b, pid) // of one that ended nothing is known
+	t.of[pid] = &read
+	if read.Cut || budget.IsExceeded(err) {
+		t.left[pid] = true
+	}
+	return &read
 }
 
 // waitMount is the mount of a file that a thread waits for, and whose thread that is.
@@ -65,9 +96,8 @@ func (s *session) kubelets() (pids []int) {
 	return pids
 }
 
-// storeWaits says what the files lie on that are waited for, and how many processes there was
-// no room for.
-func (s *session) storeWaits(b *budget.Budget, st *host.Storage, mounts []waitMount) (left int64) {
+// storeWaits says what the files lie on that are waited for.
+func (s *session) storeWaits(b *budget.Budget, st *host.Storage, mounts []waitMount, tables *mountTables) {
 	uids := map[string]string{} // of pods, by container
 	if k := s.out.Kubernetes; k != nil {
 		for i := range k.Pods {
@@ -78,16 +108,8 @@ func (s *session) storeWaits(b *budget.Budget, st *host.Storage, mounts []waitMo
 	}
 	for i, w := range mounts {
 		m, found := host.Mount{}, false
-		if i < maxMountTables {
-			t, err := s.fs.MountTableOf(b.Share(len(mounts)-i), w.process.PID)
-			if err == nil {
-				m, found = t.At(w.mount.Dir)
-			}
-			if t.Cut || budget.IsExceeded(err) {
-				left++
-			}
-		} else {
-			left++
+		if t := tables.get(b.Share(min(len(mounts)-i, maxMountTables)), w.process.PID, maxMountTables); t != nil {
+			m, found = t.At(w.mount.Dir)
 		}
 		if !found || m.Number() != w.mount.Device { // it has ended, or what was mounted
 			m = host.MountOn(w.mount.Device, w.mount.Root, w.mount.Type, w.mount.Source)
@@ -99,14 +121,12 @@ func (s *session) storeWaits(b *budget.Budget, st *host.Storage, mounts []waitMo
 		}
 		w.mount.Kubelet = st.Kubelet(&m, uid)
 	}
-	return left
 }
 
-// storeVolumes says what the volumes of pods lie on, and of how many there was no room for
-// the container.
-func (s *session) storeVolumes(b *budget.Budget, st *host.Storage) (left int64) {
+// storeVolumes says what the volumes of pods lie on.
+func (s *session) storeVolumes(b *budget.Budget, st *host.Storage, tables *mountTables) {
 	if s.out.Kubernetes == nil {
-		return 0
+		return
 	}
 	in := map[string]int{} // a process of each container
 	for i := range s.last.procs {
@@ -114,7 +134,6 @@ func (s *session) storeVolumes(b *budget.Budget, st *host.Storage) (left int64) 
 			in[p.Container] = p.PID
 		}
 	}
-	tables := map[int]*host.MountTable{}
 	for i := range s.out.Kubernetes.Pods {
 		p := &s.out.Kubernetes.Pods[i]
 		ids := map[string]string{}
@@ -127,17 +146,9 @@ func (s *session) storeVolumes(b *budget.Budget, st *host.Storage) (left int64) 
 			if pid == 0 {
 				continue
 			}
-			t := tables[pid]
+			t := tables.get(b.Share(8), pid, maxVolumeTables)
 			if t == nil {
-				if len(tables) == maxVolumeTables {
-					left++
-					continue
-				}
-				read, err := s.fs.MountTableOf(b.Share(8), pid) // of one that ended nothing is known
-				t, tables[pid] = &read, &read
-				if read.Cut || budget.IsExceeded(err) {
-					left++
-				}
+				continue
 			}
 			name := path.Clean(v.Path)
 			if v.Block {
@@ -147,10 +158,9 @@ func (s *session) storeVolumes(b *budget.Budget, st *host.Storage) (left int64) 
 			}
 		}
 	}
-	return left
 }
 
-// maxVolumeTables bounds the containers whose mounts are read: a node runs 110 pods.
+// maxVolumeTables bounds the processes whose mounts are read: a node runs 110 pods.
 const maxVolumeTables = 256
 
 // storeMovers says what the processes have open that moved most bytes.

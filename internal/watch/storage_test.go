@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/slowray/slowray/internal/observe"
@@ -35,13 +36,17 @@ func TestEndStorage(t *testing.T) {
 			}
 		}
 	}
-	window := func(wait *observe.WaitMount) *session {
+	window := func(waits ...*observe.WaitMount) *session {
 		s := &session{ctx: t.Context(), fs: fs, out: &observe.Observation{Window: observe.Window{Seconds: 1}}}
 		s.last.procs = []host.ProcSample{{PID: 7, Container: "c1"}, {PID: 8, Container: "c2"}}
 		s.out.Processes = []observe.Process{{PID: 7, Container: "c1", ReadBytes: 1 << 10}, {PID: 8, Container: "c2", WriteBytes: 9 << 20}}
 		s.out.Kubernetes = &observe.Kubernetes{Pods: []observe.Pod{{UID: "u1", Containers: []observe.PodContainer{{Name: "app", ID: "c1"}},
 			Volumes: []observe.PodVolume{{Name: "data", Container: "app", Path: "/data/"}, {Name: "other", Container: "app", Path: "/elsewhere"}}}}}
-		s.out.Waits = &observe.WaitGraph{Shares: []observe.WaitShare{{Chain: observe.WaitChain{Hops: []observe.WaitHop{{Process: observe.WaitProcess{PID: 7, Container: "c1"}, Mount: wait}}}}}}
+		s.out.Waits = &observe.WaitGraph{}
+		for _, wait := range waits {
+			hop := observe.WaitHop{Process: observe.WaitProcess{PID: 7, Container: "c1"}, Mount: wait}
+			s.out.Waits.Shares = append(s.out.Waits.Shares, observe.WaitShare{Chain: observe.WaitChain{Hops: []observe.WaitHop{hop}}})
+		}
 		s.endStorage()
 		return s
 	}
@@ -60,7 +65,18 @@ func TestEndStorage(t *testing.T) {
 	if window(gone); gone.Kubelet != kubelet {
 		t.Errorf("a mount that is gone: %+v", gone)
 	}
-	if s := window(nil); s.out.Processes[1].Stores != nil || s.out.Kubernetes.Pods[0].Volumes[0].Device != "" {
+	// Two threads wait in a process whose mounts are too many, and a volume is of its container:
+	// that is one, and the host's are another.
+	many := strings.Repeat("40 9 0:50 / / rw - overlay overlay rw\n", 20_000)
+	for _, pid := range []string{"1", "7"} {
+		if err := os.WriteFile(fs.Proc+"/"+pid+"/mountinfo", []byte(many), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l := window(gone, gone).out.Losses; len(l) != 1 || l[0].Count != 2 {
+		t.Errorf("too many mounts: %+v", l)
+	}
+	if s := window(); s.out.Processes[1].Stores != nil || s.out.Kubernetes.Pods[0].Volumes[0].Device != "" {
 		t.Errorf("nobody waits for storage, and it is read: %+v", s.out.Processes)
 	}
 }

@@ -16,12 +16,16 @@ func programs(hosts []fleet.Host) map[hostName][]Component {
 		kind    Kind
 		program string
 	}
-	names := map[string]string{} // an image is its digest: one name of those that hosts have for it
+	digested := map[string]bool{} // names of images that some host has with a digest
+	names := map[string]string{}  // an image is its digest: one name of those that hosts have for it
 	for i := range hosts {
 		for _, p := range hosts[i].Programs {
 			id := fleet.ImageID(p.Image)
-			nameless := strings.HasPrefix(p.Image, "sha256:")
-			if was, known := names[id]; !known || !nameless && (strings.HasPrefix(was, "sha256:") || p.Image < was) {
+			name := fleet.ImageName(p.Image)
+			if id != "" && name != "" {
+				digested[name] = true
+			}
+			if was, known := names[id]; !known || name != "" && (strings.HasPrefix(was, "sha256:") || p.Image < was) {
 				names[id] = p.Image
 			}
 		}
@@ -36,7 +40,7 @@ func programs(hosts []fleet.Host) map[hostName][]Component {
 					value string
 				}{{Image, p.Image}, {Config, p.Config}, {Build, p.Version}} {
 					switch id := fleet.ImageID(x.value); {
-					case x.value == "":
+					case x.value == "", x.kind == Image && id == "" && digested[x.value]: // any of those: an older slowray is there
 						continue
 					case x.kind != Image:
 						x.value = program + " " + x.value

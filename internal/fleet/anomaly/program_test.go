@@ -71,4 +71,10 @@ func TestWhatAllRunIsNoComponent(t *testing.T) {
 	if list := programs(hosts); len(list) > 0 {
 		t.Errorf("%v", list)
 	}
+	for i := range 2 { // a newer slowray tells the digest
+		hosts[i].Programs["web"] = fleet.Program{Image: "web:1@aaaaaaaaaaaa", Config: "a"}
+	}
+	if list := programs(hosts); len(list) > 0 {
+		t.Errorf("one image, of which some hosts tell the digest: %v", list)
+	}
 }

@@ -22,6 +22,9 @@ type Storage struct {
 	disks    map[string]string
 }
 
+// Cut says that the host has more mounts than were read, and that s does not know all.
+func (s *Storage) Cut() bool { return s.host.Cut }
+
 // maxKubelets bounds the kubelets whose mounts are read: kind runs several on a host, each
 // with mounts of its own.
 const maxKubelets = 4

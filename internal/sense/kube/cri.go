@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -26,9 +28,10 @@ var sockets = []string{"/run/containerd/containerd.sock", "/run/crio/crio.sock",
 	"/var/snap/microk8s/common/run/containerd.sock", "/run/cri-dockerd.sock"}
 
 const (
-	criTimeout = 2 * time.Second // for one answer
+	criTimeout = 2 * time.Second // for one answer, and for those about images together
 	criBytes   = 16 << 20        // of one answer
 	criNew     = 512             // sandboxes that are asked for their addresses in one look, and containers for their images
+	imageAgain = time.Minute     // until a container is asked again whose image was not told
 )
 
 // Labels that the kubelet gives to what it makes (pkg/kubelet/types/labels.go).
@@ -48,7 +51,8 @@ type cri struct {
 
 	looking   sync.Mutex // of one look at a time, and of what follows
 	sandboxes map[string]sandbox
-	images    map[string]string // beginning of the digest, by container
+	images    map[string]string    // beginning of the digest, by container
+	untold    map[string]time.Time // when a container's image was asked for in vain
 	pods      map[string]*pod
 	known     time.Time // of the last answer
 
@@ -70,7 +74,7 @@ type sandbox struct {
 
 // findCRI finds the sockets of runtimes; nil when there is none. Only root's are asked.
 func findCRI(root string, s *state) *cri {
-	c := &cri{state: s, sandboxes: map[string]sandbox{}, images: map[string]string{}}
+	c := &cri{state: s, sandboxes: map[string]sandbox{}, images: map[string]string{}, untold: map[string]time.Time{}}
 	for _, path := range sockets {
 		for _, at := range []string{root, "/proc/1/root"} {
 			st, err := os.Stat(at + path)
@@ -108,7 +112,7 @@ func (c *cri) look(ctx context.Context) (int, error) {
 	c.looking.Lock()
 	defer c.looking.Unlock()
 	now := time.Now()
-	at, pods, err := c.first(ctx)
+	at, pods, running, err := c.first(ctx)
 	c.mu.Lock()
 	c.at, c.err = at, err
 	c.mu.Unlock()
@@ -118,38 +122,47 @@ func (c *cri) look(ctx context.Context) (int, error) {
 	c.state.listed(workload.CRI, c.pods, pods, c.known, now)
 	c.pods, c.known = pods, now
 	c.state.index.Horizon(workload.CRI, now.Add(lease).UnixNano())
+	c.askImages(ctx, running, now) // for which no address has to wait
 	return len(pods), nil
 }
 
 // first asks the runtime that had the pods, and the others only where it has none: one that
 // is away for a moment is not given up for one without any.
-func (c *cri) first(ctx context.Context) (at int, pods map[string]*pod, err error) {
+func (c *cri) first(ctx context.Context) (at int, pods map[string]*pod, running []criContainer, err error) {
 	at = c.at
-	pods, err = c.list(ctx, c.asked[at].conn)
+	pods, running, err = c.list(ctx, c.asked[at].conn)
 	for i := range c.asked {
 		if len(pods) > 0 || i == at {
 			continue
 		}
-		if more, why := c.list(ctx, c.asked[i].conn); len(more) > 0 || why == nil && errors.Is(err, errNoCRI) {
-			at, pods, err = i, more, why
+		if more, run, why := c.list(ctx, c.asked[i].conn); len(more) > 0 || why == nil && errors.Is(err, errNoCRI) {
+			at, pods, running, err = i, more, run, why
 		}
 	}
-	return at, pods, err
+	return at, pods, running, err
 }
 
-func (c *cri) list(ctx context.Context, conn *grpc.ClientConn) (map[string]*pod, error) {
+// criContainer is one that runs.
+type criContainer struct {
+	id  string // as a whole
+	pod *pod
+	at  int // in its Containers
+}
+
+func (c *cri) list(ctx context.Context, conn *grpc.ClientConn) (pods map[string]*pod, running []criContainer, err error) {
 	client := runtimeapi.NewRuntimeServiceClient(conn)
 	asked, cancel := context.WithTimeout(ctx, criTimeout)
 	defer cancel()
 	boxes, err := client.ListPodSandbox(asked, &runtimeapi.ListPodSandboxRequest{})
 	if err != nil {
-		return nil, told(err)
+		return nil, nil, told(err)
 	}
 	list, err := client.ListContainers(asked, &runtimeapi.ListContainersRequest{})
 	if err != nil {
-		return nil, told(err)
+		return nil, nil, told(err)
 	}
-	pods, in, there := map[string]*pod{}, map[string]*pod{}, map[string]bool{}
+	in, there := map[string]*pod{}, map[string]bool{}
+	pods = map[string]*pod{}
 	fresh := 0
 	for _, b := range boxes.Items {
 		uid := b.Labels[labelPodUID]
@@ -189,41 +202,62 @@ func (c *cri) list(ctx context.Context, conn *grpc.ClientConn) (map[string]*pod,
 			delete(c.sandboxes, id)
 		}
 	}
-	fresh = 0
 	for _, m := range list.Containers {
 		p := in[m.PodSandboxId]
 		if p == nil || len(p.past) >= maxContainers {
 			continue
 		}
-		there[m.Id] = true
 		name, id := clip(m.Labels[labelContainerName]), containerID(m.Id)
 		p.past = append(p.past, past{name: name, id: id, from: time.Unix(0, m.CreatedAt)})
 		if m.State == runtimeapi.ContainerState_CONTAINER_RUNNING && len(p.Containers) < maxContainers {
-			if _, known := c.images[m.Id]; !known && fresh < criNew {
-				fresh++
-				if image, err := c.image(ctx, client, m.Id); err == nil {
-					c.images[m.Id] = image
-				}
-			}
+			running = append(running, criContainer{m.Id, p, len(p.Containers)})
 			p.Containers = append(p.Containers, observe.PodContainer{Name: name, ID: id, Image: clip(m.GetImage().GetUserSpecifiedImage()), ImageID: c.images[m.Id], State: "running",
 				Restarts: int(m.GetMetadata().GetAttempt()), Started: secondsOf(time.Unix(0, m.CreatedAt))})
 		}
 	}
-	for id := range c.images {
-		if !there[id] {
-			delete(c.images, id)
-		}
-	}
-	return pods, nil
+	return pods, running, nil
 }
 
-// image asks for the digest of a container's image: the one that the kubelet takes over into
-// the pod's status, of the repository. What the list has is the id of the image on this node.
-func (c *cri) image(ctx context.Context, client runtimeapi.RuntimeServiceClient, id string) (string, error) {
+// askImages asks for the digests of images of containers that are new, and adds them to the
+// pods: what the kubelet takes over into the pod's status, of the repository. What the list
+// has is the id of the image on this node. It ends with the first that is not told.
+func (c *cri) askImages(ctx context.Context, running []criContainer, now time.Time) {
+	client := runtimeapi.NewRuntimeServiceClient(c.asked[c.at].conn)
 	asked, cancel := context.WithTimeout(ctx, criTimeout)
 	defer cancel()
-	answer, err := client.ContainerStatus(asked, &runtimeapi.ContainerStatusRequest{ContainerId: id})
-	return clip(imageID(answer.GetStatus().GetImageRef())), err
+	there, told := map[string]bool{}, map[*pod][]criContainer{}
+	fresh, ask := 0, true
+	for _, r := range running {
+		there[r.id] = true
+		if _, known := c.images[r.id]; known || !ask || fresh == criNew || now.Sub(c.untold[r.id]) < imageAgain {
+			continue
+		}
+		fresh++
+		answer, err := client.ContainerStatus(asked, &runtimeapi.ContainerStatusRequest{ContainerId: r.id})
+		if err != nil {
+			c.untold[r.id], ask = now, false
+			continue
+		}
+		delete(c.untold, r.id)
+		c.images[r.id] = clip(imageID(answer.GetStatus().GetImageRef()))
+		told[r.pod] = append(told[r.pod], r)
+	}
+	maps.DeleteFunc(c.images, func(id string, _ string) bool { return !there[id] })
+	maps.DeleteFunc(c.untold, func(id string, _ time.Time) bool { return !there[id] })
+	for uid, p := range c.pods {
+		if told[p] == nil {
+			continue
+		}
+		c.state.mu.Lock() // others have it already
+		again := *p
+		c.state.mu.Unlock()
+		again.Containers = slices.Clone(p.Containers)
+		for _, r := range told[p] {
+			again.Containers[r.at].ImageID = c.images[r.id]
+		}
+		c.pods[uid] = &again
+		c.state.podSaid(workload.CRI, &again, now, time.Time{})
+	}
 }
 
 // sandbox asks for the addresses of one.

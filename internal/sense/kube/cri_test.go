@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -85,5 +86,46 @@ func TestImagesOfContainers(t *testing.T) {
 	p.Status.ContainerStatuses[0].ImageID = imageRef
 	if of := podOf(&p).Containers[0]; of.Image != "shop/cart:1" || of.ImageID != got.ImageID {
 		t.Errorf("%s of %s", of.ImageID, of.Image)
+	}
+}
+
+// TestImagesThatAreNotTold: pods are known before anybody is asked for an image; one that is
+// not told ends it for this look, and is asked for again only later.
+func TestImagesThatAreNotTold(t *testing.T) {
+	f := &fakeCRI{}
+	s := newState(workload.New(workload.DefaultLimits), "node-1")
+	ids := map[string]string{"uid-a": strings.Repeat("a", 64), "uid-b": strings.Repeat("b", 64)}
+	f.add("uid-a", "shop", "a", "10.1.0.7", ids["uid-a"], false, nil, time.Now())
+	f.add("uid-b", "shop", "b", "10.1.0.8", ids["uid-b"], false, nil, time.Now())
+	var askedFor []string
+	refused := true
+	f.askedFor = func(id string) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.pods) != 2 {
+			t.Errorf("asked for an image with %d pods known", len(s.pods))
+		}
+		if askedFor = append(askedFor, id[:1]); id == ids["uid-a"] && refused {
+			return errors.New("not now")
+		}
+		return nil
+	}
+	c := findCRI(f.serve(t), s)
+	defer c.close()
+	for i, want := range []struct{ asked, a, b string }{{"a", "", ""}, {"ab", "", "0123456789ab"}, {"ab", "", "0123456789ab"}, {"aba", "0123456789ab", "0123456789ab"}} {
+		if i == 3 { // much later
+			refused = false
+			c.untold[ids["uid-a"]] = time.Now().Add(-imageAgain)
+		}
+		if _, err := c.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		a, b := s.pods["uid-a"].Containers[0].ImageID, s.pods["uid-b"].Containers[0].ImageID
+		if got := strings.Join(askedFor, ""); got != want.asked || a != want.a || b != want.b {
+			t.Errorf("look %d: asked %s and got %q, %q, want %+v", i, got, a, b, want)
+		}
+	}
+	if len(c.untold) != 0 {
+		t.Errorf("%v is kept", c.untold)
 	}
 }

@@ -179,6 +179,7 @@ type fakeCRI struct {
 	containers []*runtimeapi.Container
 	status     map[string]*runtimeapi.PodSandboxStatus
 	asked      int // for the status of a container
+	askedFor   func(id string) error
 	wait       time.Duration
 }
 
@@ -208,6 +209,11 @@ func (f *fakeCRI) ContainerStatus(_ context.Context, r *runtimeapi.ContainerStat
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked++
+	if f.askedFor != nil {
+		if err := f.askedFor(r.ContainerId); err != nil {
+			return nil, err
+		}
+	}
 	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{ImageRef: imageRef}}, nil
 }
 
