@@ -30,8 +30,8 @@ func everyField(r *Request) (c Request) {
 
 func TestEveryFieldIsInTheTable(t *testing.T) {
 	full := Request{Request: observetest.Requests()[0], Process: observetest.Identities()[0], Why: Failed}
-	full.Process.Workload = observe.Workload{Namespace: "shop", Pod: "db-0", Container: "mariadb", Kind: "StatefulSet", Name: "db", Node: "node-7", Zone: "b"}
-	full.PeerWorkload = observe.Workload{Namespace: "shop", Pod: "cart-0", Container: "an address is the whole pod's", Kind: "Deployment", Name: "cart", Node: "node-9", Zone: "a"}
+	full.Process.Workload = observe.Workload{Namespace: "shop", Pod: "db-0", Container: "mariadb", Kind: "StatefulSet", Name: "db", Node: "node-7", Zone: "b", Service: "of peers only"}
+	full.PeerWorkload = observe.Workload{Namespace: "shop", Pod: "cart-0", Container: "an address is the whole pod's", Kind: "Deployment", Name: "cart", Node: "node-9", Zone: "a", Service: "cart"}
 	var empty func(v reflect.Value) bool
 	empty = func(v reflect.Value) bool {
 		if v.Type() == reflect.TypeFor[netip.AddrPort]() || v.Kind() != reflect.Struct {
@@ -48,7 +48,7 @@ func TestEveryFieldIsInTheTable(t *testing.T) {
 		return false
 	}
 	empty(reflect.ValueOf(full))
-	full.PeerWorkload.Container = ""
+	full.PeerWorkload.Container, full.Process.Workload.Service = "", ""
 	if got := everyField(&full); got != full {
 		t.Errorf("%+v, want %+v: a field is not in the table", got, full)
 	}

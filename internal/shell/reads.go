@@ -10,7 +10,7 @@ import (
 // all that is printed.
 var readers = []string{
 	"slowray wait", "slowray flame", "slowray requests", "slowray func", "slowray why", "slowray drops", "slowray calls", "slowray doctor",
-	"nft list", "nft -a list", "iptables-legacy -t * -L", "iptables-nft -t * -L", "iptables -t * -L", "iptables-save", "ip -s", "ip -6 route get", "ip route show", "ip route get",
+	"nft list", "nft -a list", "iptables-legacy -t * -L", "iptables-nft -t * -L", "iptables -t * -L", "iptables-save", "iptables-legacy-save", "iptables-nft-save", "ip -s", "ip -6 route get", "ip route show", "ip route get",
 	"ip neigh show", "ip xfrm policy", "ip xfrm state", "ip addr", "ip rule", "ip -d link", "tc -s", "tc qdisc show", "tc filter show", "bpftool",
 	"ss", "nstat", "dig", "ping", "tracepath", "openssl", "curl", "conntrack -S", "conntrack -C", "conntrack -L", "getent",
 	"iostat", "pidstat", "mpstat", "vmstat", "sar", "ps", "pstree", "top", "free", "uptime", "slabtop", "numastat", "lslocks", "lsof", "fuser -v", "ls", "df", "du", "stat", "findmnt", "namei", "lsblk", "repquota",

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -105,7 +106,8 @@ func query(id uint16, name string, kind byte) []byte {
 	return append(append(b, wire(name)...), 0, kind, 0, 1)
 }
 
-// onlyA is the code of a server to which questions for addresses of IPv6 are lost.
+// onlyA is the code of a server to which questions for addresses of IPv6 are lost. It answers the
+// other when both have come, as they do from a resolver that asks both at once.
 const onlyA = -2
 
 // nameServer answers at port 53 of an address, each time after a delay, with a
@@ -119,12 +121,22 @@ func nameServer(t *testing.T, addr string, delay time.Duration, code int) {
 	t.Cleanup(func() { conn.Close() })
 	go func() {
 		b := make([]byte, 512)
+		var held []byte
 		for {
 			n, from, err := conn.ReadFrom(b)
 			if err != nil {
 				return
 			}
-			if n < 12 || code < 0 && (code != onlyA || b[n-3] != 1) {
+			if code == onlyA && n >= 12 {
+				if b[n-3] == 1 {
+					held = slices.Clone(b[:n])
+					continue
+				}
+				n = copy(b, held)
+			} else if code < 0 {
+				n = 0
+			}
+			if n < 12 {
 				continue
 			}
 			time.Sleep(delay)
