@@ -88,9 +88,16 @@ const ndots = "ndots"
 func (at inPod) patchDNS(name, value string) shell.Command {
 	options := []observe.DNSOption{{Name: name, Value: value}}
 	for _, o := range at.pod.DNSOptions {
-		if o.Name != name {
-			options = append(options, o)
+		if o.Name == name {
+			continue
 		}
+		// None of resolv.conf(5) has other characters, and a patch without it would take it away.
+		for _, text := range []string{o.Name, o.Value} {
+			if c := shell.Line("kubectl %s", shell.KubeName(text)); text != "" && c.IsNote() {
+				return c
+			}
+		}
+		options = append(options, o)
 	}
 	return at.patch(at.spec()+".dnsConfig.options", map[string]any{"dnsConfig": map[string]any{"options": options}})
 }
