@@ -223,10 +223,10 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 		src: src, out: s.out,
 		format:    requestFormats[c.Format],
 		style:     terminalStyle(s.out),
-		processOf: processOf(names), pods: pods, translated: nat.New(host.Default()),
+		processOf: processOf(names), pods: pods, nat: nat.New(host.Default()),
 		ports: c.Port, side: side, peer: peer, slow: value(c.Slow), limit: value(c.Limit), gone: readerGone(s.out),
 	}
-	defer stream.translated.Close()
+	defer stream.nat.Close()
 	if c.PID != nil {
 		family := names.Family(*c.PID, now)
 		stream.ours = func(r *observe.Request) bool {

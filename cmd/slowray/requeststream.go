@@ -56,15 +56,15 @@ const (
 // requestStream writes the requests of a source that pass its filters. Who reads
 // them slowly holds the source up, which is its alone, and counts what is lost then.
 type requestStream struct {
-	src        *request.Stream
-	out        io.Writer
-	format     requestFormat
-	style      report.Style
-	processOf  observe.IdentityOf
-	pods       *kube.Kube // nil where this host is no node
-	translated *nat.Table
-	peerPod    observe.Workload // of the request that is written: here, for a line allocates nothing
-	stats      *portStats       // nil when the format has none
+	src       *request.Stream
+	out       io.Writer
+	format    requestFormat
+	style     report.Style
+	processOf observe.IdentityOf
+	pods      *kube.Kube // nil where this host is no node
+	nat       *nat.Table
+	peerPod   observe.Workload // of the request that is written: here, for a line allocates nothing
+	stats     *portStats       // nil when the format has none
 
 	ports []int                       // of the end that answers; empty = any
 	side  observe.Side                // 0 = both
@@ -237,7 +237,7 @@ func (s *requestStream) line(r *observe.Request) {
 	if s.pods != nil {
 		end := r.StartNS + r.TotalNS()
 		p, _ := s.processOf(r.PID, end)
-		s.peerPod = s.pods.PeerOfRequest(&p, r, s.translated)
+		s.peerPod = s.pods.PeerOfRequest(&p, r, s.nat)
 	}
 	if s.hops != nil {
 		p, _ := s.processOf(r.PID, r.StartNS+r.TotalNS())

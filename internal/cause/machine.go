@@ -216,7 +216,7 @@ func (v *View) diskUsers(store string) string {
 		p := &v.Processes[i]
 		may, shown := v.movedOn(p, store)
 		placed = placed || shown
-		if float64(moved(p)) >= diskTraffic*v.Window.Seconds && (may || store == "") {
+		if float64(p.MovedBytes()) >= diskTraffic*v.Window.Seconds && (may || store == "") {
 			if shown && !known {
 				known, users = true, nil
 			}
@@ -230,11 +230,11 @@ func (v *View) diskUsers(store string) string {
 		return v.diskUsers("")
 	}
 	slices.SortFunc(users, func(a, b *observe.Process) int {
-		return cmp.Or(cmp.Compare(moved(b), moved(a)), cmp.Compare(a.PID, b.PID))
+		return cmp.Or(cmp.Compare(b.MovedBytes(), a.MovedBytes()), cmp.Compare(a.PID, b.PID))
 	})
 	var parts []string
 	for _, p := range users[:min(3, len(users))] {
-		parts = append(parts, fmt.Sprintf("%s %d MB", v.whose(p), moved(p)>>20))
+		parts = append(parts, fmt.Sprintf("%s %d MB", v.whose(p), p.MovedBytes()>>20))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -10,9 +10,6 @@ import (
 	"github.com/slowray/slowray/internal/shell"
 )
 
-// moved is the bytes that a process read from storage and wrote there.
-func moved(p *observe.Process) uint64 { return p.ReadBytes + p.WriteBytes }
-
 // movedOn says whether a process may have moved its bytes on a disk or a server: by what it
 // has open, else, of one that ended, by the volumes of its pod. Where neither is known it may.
 func (v *View) movedOn(p *observe.Process, store string) (may, shown bool) {
@@ -50,16 +47,16 @@ func (v *View) neighbourOn(store string, victims map[*observe.Pod]bool) *neighbo
 	for i := range v.Processes {
 		p := &v.Processes[i]
 		may, shown := v.movedOn(p, store)
-		if p.Kernel || p.PID == v.Self || moved(p) == 0 || !may {
+		if p.Kernel || p.PID == v.Self || p.MovedBytes() == 0 || !may {
 			continue
 		}
 		// Nothing tells how much of it went to a server, where it may have gone elsewhere.
 		sole := len(p.Stores) == 1 && shown
 		if !shown || !sole && !isDisk(store) {
-			unknown += moved(p)
+			unknown += p.MovedBytes()
 			continue
 		}
-		all += moved(p)
+		all += p.MovedBytes()
 		at := v.podOf(p.Container, p.Cgroup)
 		if at.pod == nil || victims[at.pod] {
 			continue
@@ -70,11 +67,11 @@ func (v *View) neighbourOn(store string, victims map[*observe.Pod]bool) *neighbo
 			by[at.pod] = n
 			order = append(order, n)
 		}
-		if moved(p) > moved(n.top) {
+		if p.MovedBytes() > n.top.MovedBytes() {
 			n.at, n.top = at, p
 		}
-		if n.bytes += moved(p); sole {
-			n.sole += moved(p)
+		if n.bytes += p.MovedBytes(); sole {
+			n.sole += p.MovedBytes()
 		}
 	}
 	if len(order) == 0 {

@@ -51,12 +51,13 @@ func translated(e *observe.Endpoint) (list []netip.AddrPort, all bool) {
 	all = true
 	for _, list := range [][]observe.RequestSample{e.Slowest, e.Failed} {
 		for i := range list {
-			to, err := netip.ParseAddrPort(list[i].Destination)
-			if err != nil {
+			if list[i].Destination == "" { // mostly
 				all = false
-				continue
+			} else if to, err := netip.ParseAddrPort(list[i].Destination); err == nil {
+				times[to]++
+			} else {
+				all = false
 			}
-			times[to]++
 		}
 	}
 	list = slices.SortedFunc(maps.Keys(times), func(a, b netip.AddrPort) int { return cmp.Or(times[b]-times[a], a.Compare(b)) })

@@ -71,7 +71,7 @@ func (v *View) jobs() (list []*job, cpu float64, bytes uint64) {
 			continue
 		}
 		cpu += p.CPUSeconds()
-		bytes += p.ReadBytes + p.WriteBytes
+		bytes += p.MovedBytes()
 		root, by := v.jobOf(p)
 		if root == nil {
 			continue
@@ -87,7 +87,7 @@ func (v *View) jobs() (list []*job, cpu float64, bytes uint64) {
 			list = append(list, j)
 		}
 		j.cpu += p.CPUSeconds()
-		j.bytes += p.ReadBytes + p.WriteBytes
+		j.bytes += p.MovedBytes()
 	}
 	return list, cpu, bytes
 }

@@ -20,27 +20,14 @@ type volume struct {
 	plugin, name string
 }
 
-// kubeletVolume is what a directory that a kubelet keeps for a volume says of it: the pod's
-// UID, the plugin and the volume (GetPodVolumeDir, pkg/kubelet/kubelet_getters.go of Kubernetes).
-func kubeletVolume(dir string) (uid, plugin, name string) {
-	_, rest, ok := strings.Cut(dir, "/pods/")
-	uid, rest, ok2 := strings.Cut(rest, "/volumes/kubernetes.io~")
-	plugin, rest, ok3 := strings.Cut(rest, "/")
-	name, _, _ = strings.Cut(rest, "/")
-	if !ok || !ok2 || !ok3 || name == "" || strings.Contains(uid, "/") {
-		return "", "", ""
-	}
-	return uid, plugin, name
-}
-
 // volumeOf is the volume of a pod that a thread waits for; nil when it is in none.
 func (v *View) volumeOf(h *observe.WaitHop) *volume {
 	if h.Mount == nil {
 		return nil
 	}
-	uid, plugin, name := kubeletVolume(h.Mount.Kubelet)
+	uid, plugin, name := observe.KubeletVolume(h.Mount.Kubelet)
 	if uid == "" { // who sees the mounts of the node
-		uid, plugin, name = kubeletVolume(h.Mount.Dir)
+		uid, plugin, name = observe.KubeletVolume(h.Mount.Dir)
 	}
 	x := &volume{at: v.podOfProcess(h.Process.PID), mount: h.Mount, plugin: plugin, name: name}
 	if x.at.pod == nil {

@@ -173,6 +173,9 @@ type Process struct {
 // CPUSeconds is the CPU time the process used in the window.
 func (p *Process) CPUSeconds() float64 { return p.UserSeconds + p.SystemSeconds }
 
+// MovedBytes is what it read from storage and wrote there.
+func (p *Process) MovedBytes() uint64 { return p.ReadBytes + p.WriteBytes }
+
 // ThreadStates is what the threads of a process were seen doing, sampled over
 // the window. Each of Samples looks at each thread once.
 type ThreadStates struct {

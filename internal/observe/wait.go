@@ -1,5 +1,7 @@
 package observe
 
+import "strings"
+
 // Waits is what the threads of one process, and of its workers, were waiting for at one moment, and
 // how far that held until a second look some time later.
 type Waits struct {
@@ -93,6 +95,20 @@ type WaitMount struct {
 	// Kubelet is where a kubelet of this host mounted the same for a pod:
 	// ".../pods/<uid>/volumes/kubernetes.io~csi/<volume>/mount".
 	Kubelet string `json:"kubelet,omitempty"`
+}
+
+// KubeletVolume is what a directory that a kubelet keeps for a volume says of it: the pod's
+// UID, the plugin and the volume (GetPodVolumeDir, pkg/kubelet/kubelet_getters.go of Kubernetes);
+// empty for any other directory.
+func KubeletVolume(dir string) (uid, plugin, name string) {
+	_, rest, ok := strings.Cut(dir, "/pods/")
+	uid, rest, ok2 := strings.Cut(rest, "/volumes/kubernetes.io~")
+	plugin, rest, ok3 := strings.Cut(rest, "/")
+	name, _, _ = strings.Cut(rest, "/")
+	if !ok || !ok2 || !ok3 || name == "" || strings.Contains(uid, "/") {
+		return "", "", ""
+	}
+	return uid, plugin, name
 }
 
 // WaitKind is the kind of object that a thread waits for.

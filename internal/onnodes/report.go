@@ -94,8 +94,8 @@ func byHarm(results []Result) []Result {
 
 // rank orders spots by what has to be read first, as slices.Compare does: those that have
 // findings by what their requests lost, then by how much of it the finding with the greatest
-// impact explains, and last those of which that is not known; then what slowray could not decide, what is well, and where it could not
-// look.
+// impact explains, and last those of which that is not known; then what slowray could not
+// decide, what is well, and where it could not look.
 func (r *Result) rank() []float64 {
 	var h harm
 	if len(r.Out) == 0 || len(r.JSON) > 0 && json.Unmarshal(r.JSON, &h) != nil || r.Err != nil {

@@ -86,10 +86,10 @@ type Recorder struct {
 	diagnose func(context.Context, *observe.Observation, diagnose.Bound) diagnose.Report
 
 	// Of the stream's goroutine.
-	keeper     *keeper
-	names      *host.Names
-	translated *nat.Table
-	kept       store.Request
+	keeper *keeper
+	names  *host.Names
+	nat    *nat.Table
+	kept   store.Request
 
 	memory *watch.Memory
 	looked time.Time // when whole stacks were recorded last; of the goroutine that watches
@@ -134,7 +134,7 @@ func New(st Store, opt Options) (*Recorder, error) {
 		opt: opt, store: st, stream: stream, seconds: newSeconds(opt.Names, now), sync: make(chan struct{}, 1),
 		diagnose: diagnose.Diagnose,
 		memory:   watch.NewMemory(),
-		keeper:   newKeeper(opt.Slow, now), names: opt.Names(), translated: nat.New(host.Default()),
+		keeper:   newKeeper(opt.Slow, now), names: opt.Names(), nat: nat.New(host.Default()),
 	}
 	r.names.Gone, r.seconds.names.Gone = stream.Caller, stream.Caller
 	r.seconds.stream = stream
@@ -174,14 +174,14 @@ func ownNetNS() uint64 {
 // Close ends a recording that was not Run.
 func (r *Recorder) Close() {
 	r.stream.Close()
-	r.translated.Close()
+	r.nat.Close()
 }
 
 // Run records until ctx is done, and then writes what is left; that takes about half a
 // second at most.
 func (r *Recorder) Run(ctx context.Context) {
 	defer r.detach()
-	defer r.translated.Close()
+	defer r.nat.Close()
 	sub := r.stream.Subscribe(r.add)
 	var syncing sync.WaitGroup
 	syncing.Go(r.keepSyncing)
@@ -237,7 +237,7 @@ func (r *Recorder) add(q *observe.Request) {
 	}
 	r.kept = store.Request{Request: *q, Process: processOf(r.names, q.PID, q.StartNS+q.TotalNS()), Why: why}
 	r.kept.Weight = weight
-	r.kept.PeerWorkload = r.opt.Kube.PeerOfRequest(&r.kept.Process, q, r.translated)
+	r.kept.PeerWorkload = r.opt.Kube.PeerOfRequest(&r.kept.Process, q, r.nat)
 	r.store.AddRequest(&r.kept)
 	for _, s := range r.opt.Sinks {
 		s.Request(&r.kept)

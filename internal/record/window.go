@@ -48,7 +48,7 @@ func (r *Recorder) window(ctx context.Context) (o *observe.Observation, err erro
 		Kube: r.opt.Kube,
 		For:  r.opt.Window, Version: r.opt.Version, Silent: r.opt.Silent, Requests: r.stream,
 		KeepStacks: true, SampleInterval: int(min(max(r.opt.Window/shortWindow, 1), 4)), SkipUnwinder: time.Since(r.looked) < lookEvery,
-		Memory: r.memory,
+		Memory: r.memory, NAT: r.nat,
 	})
 	if o != nil && (o.Stacks != nil || slices.ContainsFunc(o.Gaps, func(g observe.Gap) bool { return g.Subject == watch.SubjectFunctions })) {
 		r.looked = time.Now() // or in vain, at the same price

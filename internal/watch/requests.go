@@ -20,13 +20,13 @@ const sharedEndpoints = 1024
 type requests struct {
 	databases *databases
 
-	stream     *request.Stream
-	begun      atomic.Pointer[request.Stream] // the same, for others than the session
-	own        bool                           // the stream is this window's
-	sub        *request.Subscription
-	table      *request.Table // the stream's alone until the subscription has ended
-	slow       *slowRequests
-	translated *nat.Table
+	stream *request.Stream
+	begun  atomic.Pointer[request.Stream] // the same, for others than the session
+	own    bool                           // the stream is this window's
+	sub    *request.Subscription
+	table  *request.Table // the stream's alone until the subscription has ended
+	slow   *slowRequests
+	nat    *nat.Table // the window's own; nil where it has one of others
 }
 
 // begin begins to record, or joins a recording.
@@ -43,8 +43,10 @@ func (q *requests) begin(s *session) error {
 	names := s.fs.Names()
 	names.Gone = q.stream.Caller
 	q.table.Master = names.Master
-	q.translated = nat.New(s.fs)
-	q.table.Destination = q.translated.Destination
+	if q.table.Destination = s.opt.NAT.Destination; s.opt.NAT == nil {
+		q.nat = nat.New(s.fs)
+		q.table.Destination = q.nat.Destination
+	}
 	if !q.own {
 		q.table.Limit(sharedEndpoints)
 	}
@@ -113,7 +115,7 @@ func (q *requests) handshakes() *connect.Handshakes {
 
 func (q *requests) close(*session) {
 	_ = q.sub.End()
-	q.translated.Close()
+	q.nat.Close()
 	if q.own {
 		q.stream.Close()
 	}

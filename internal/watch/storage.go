@@ -166,14 +166,13 @@ const maxVolumeTables = 256
 // storeMovers says what the processes have open that moved most bytes.
 func (s *session) storeMovers(b *budget.Budget, st *host.Storage) {
 	var most []*observe.Process
-	moved := func(p *observe.Process) uint64 { return p.ReadBytes + p.WriteBytes }
 	for i := range s.out.Processes {
-		if p := &s.out.Processes[i]; !p.Kernel && !p.EndedIn && p.PID != s.out.Self && float64(moved(p)) >= moverRate*s.out.Window.Seconds {
+		if p := &s.out.Processes[i]; !p.Kernel && !p.EndedIn && p.PID != s.out.Self && float64(p.MovedBytes()) >= moverRate*s.out.Window.Seconds {
 			most = append(most, p)
 		}
 	}
 	slices.SortFunc(most, func(a, b *observe.Process) int {
-		return cmp.Or(cmp.Compare(moved(b), moved(a)), cmp.Compare(a.PID, b.PID))
+		return cmp.Or(cmp.Compare(b.MovedBytes(), a.MovedBytes()), cmp.Compare(a.PID, b.PID))
 	})
 	most = most[:min(len(most), maxMovers)]
 	for i, p := range most {

@@ -11,6 +11,7 @@ import (
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/kube"
+	"github.com/slowray/slowray/internal/sense/nat"
 	"github.com/slowray/slowray/internal/sense/request"
 	"github.com/slowray/slowray/internal/sense/socket"
 )
@@ -41,6 +42,9 @@ type Options struct {
 	SkipUnwinder bool
 	// Kube, when set, tells of the pods of this host.
 	Kube *kube.Kube
+	// NAT, when set, says where calls really go, in windows that follow each other; otherwise the
+	// window looks for who tracks connections itself.
+	NAT *nat.Table
 	// Memory, when set, is that of windows that follow each other.
 	Memory *Memory
 	// Progress, when set, is called about four times a second.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/printable"
 )
 
@@ -53,12 +54,10 @@ func (fs FS) Storage(b *budget.Budget, kubelets []int) *Storage {
 	return s
 }
 
-// inVolumes says that a directory is one that a kubelet keeps for a volume of a pod
-// (GetPodVolumeDir, pkg/kubelet/kubelet_getters.go of Kubernetes).
+// inVolumes says that a directory is one that a kubelet keeps for a volume of a pod.
 func inVolumes(dir string) bool {
-	_, rest, ok := strings.Cut(dir, "/pods/")
-	_, rest, ok2 := strings.Cut(rest, "/")
-	return ok && ok2 && strings.HasPrefix(rest, "volumes/kubernetes.io~")
+	uid, _, _ := observe.KubeletVolume(dir)
+	return uid != ""
 }
 
 // Kubelet is where a kubelet mounted for a pod what is mounted at m, as a whole or a

@@ -40,10 +40,10 @@ type Table struct {
 	places  []*place
 	told    map[uint64]*place // by the namespace of the client: who knew of its connections
 	vain    map[uint64]int
-	looked  time.Time
 	looking bool
+	looked  bool // places are known
 	closed  bool
-	idle    *time.Timer // closes what is open when nobody has asked for a while
+	idle    *time.Timer // closes what is open, after lookEvery
 	second  int64       // and what was asked in it
 	asked   int
 }
@@ -88,7 +88,7 @@ func (t *Table) Destination(r *observe.Request) netip.AddrPort {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.looked.IsZero() && !t.looking && !t.closed {
+	if !t.looked && !t.looking && !t.closed {
 		t.looking = true
 		go t.look()
 	}
@@ -166,7 +166,7 @@ func (t *Table) look() {
 	found = slices.DeleteFunc(found[:min(len(found), maxPlaces)], func(p *place) bool { return !t.open(p) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.looking, t.looked = false, time.Now()
+	t.looking, t.looked = false, true
 	if t.closed {
 		for _, p := range found {
 			p.sock.Close()
@@ -175,16 +175,11 @@ func (t *Table) look() {
 	}
 	t.take(found)
 	// An open socket keeps a namespace that has no process any more.
-	if t.idle != nil {
-		t.idle.Stop()
-	}
 	t.idle = time.AfterFunc(lookEvery, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if !t.looking {
-			t.take(nil)
-			t.looked = time.Time{}
-		}
+		t.take(nil)
+		t.looked = false
 	})
 }
 

@@ -113,7 +113,7 @@ func know(t *testing.T, table *Table, r *observe.Request) {
 	table.Destination(r)
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		table.mu.Lock()
-		looked := !table.looked.IsZero()
+		looked := table.looked
 		table.mu.Unlock()
 		if looked {
 			return
