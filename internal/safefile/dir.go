@@ -187,8 +187,18 @@ func (d *Dir) Sub(name string) (*Dir, error) {
 	if err := errors.Join(owned(at, st, ours()), closed(at, st)); err != nil {
 		return nil, err
 	}
-	r, err := d.OpenRoot(name)
+	// With a name behind it nothing but a directory is opened: a FIFO that has taken its
+	// place would be waited for.
+	r, err := d.OpenRoot(name + "/.")
 	if err != nil {
+		return nil, err
+	}
+	is, err := r.Stat(".")
+	if err == nil && !os.SameFile(is, seen) {
+		err = fmt.Errorf("%s was replaced while it was opened: %w", at, ErrUnsafe)
+	}
+	if err != nil {
+		r.Close()
 		return nil, err
 	}
 	return &Dir{r, at}, nil

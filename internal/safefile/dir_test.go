@@ -6,7 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // stranger is a user that is neither root nor the one that runs the test.
@@ -156,6 +160,45 @@ func TestSubOfOthersIsRefused(t *testing.T) {
 		if _, err := d.Sub(link); err == nil {
 			t.Errorf("the link %s is followed", link)
 		}
+	}
+}
+
+// A FIFO that takes the place of a directory between two looks at it is not waited
+// for, and another directory is not taken for the one that was looked at.
+func TestSubIsReplacedMeanwhile(t *testing.T) {
+	base := t.TempDir()
+	d, err := OpenDir(base)
+	check(t, err)
+	defer d.Close()
+	sub := filepath.Join(base, "sub")
+	check(t, os.Mkdir(sub, 0o700), unix.Mkfifo(sub+".fifo", 0o600), os.Mkdir(sub+".other", 0o700))
+	var over atomic.Bool
+	defer over.Store(true)
+	go func() {
+		for n := 0; !over.Load(); n++ {
+			_ = unix.Renameat2(unix.AT_FDCWD, sub, unix.AT_FDCWD, sub+[]string{".fifo", ".other"}[n/2%2], unix.RENAME_EXCHANGE)
+		}
+	}()
+	opened, refused := 0, 0
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 100_000 {
+			if r, err := d.Sub("sub"); err == nil {
+				opened++
+				r.Close()
+			} else {
+				refused++
+			}
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("a FIFO is waited for")
+	}
+	if opened == 0 || refused == 0 {
+		t.Errorf("opened %d times, refused %d times: the race is not run", opened, refused)
 	}
 }
 
