@@ -3,6 +3,7 @@ package safefile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -77,9 +78,7 @@ func openDir(name string, perm *fs.FileMode) (*Dir, error) {
 // rooted gives a directory that was walked to as an os.Root. Errors about its files
 // name path; what is open is the directory that was walked to, and no other.
 func rooted(n *node, path string) (*os.Root, error) {
-	// With a slash at the end nothing but a directory is opened: a FIFO that has
-	// taken its place would be waited for.
-	r, err := os.OpenRoot(strings.TrimSuffix(path, "/") + "/")
+	r, err := OpenRoot(path)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +91,14 @@ func rooted(n *node, path string) (*os.Root, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// OpenRoot opens a directory that may be anybody's: what is below it is reached by
+// names that no link and no rename leads out of it.
+func OpenRoot(name string) (*os.Root, error) {
+	// With a slash at the end nothing but a directory is opened: a FIFO in its place
+	// would be waited for.
+	return os.OpenRoot(strings.TrimSuffix(name, "/") + "/")
 }
 
 // is says whether a node is the file that was looked at.
@@ -227,22 +234,43 @@ func (d *Dir) Check() error {
 // one by now.
 var ErrReplaced = errors.New("was moved, and another directory is in its place")
 
+// OpenRegular is [OpenRegular] for a file of the directory.
+func (d *Dir) OpenRegular(name string) (*os.File, error) { return OpenRegular(d.Root, name) }
+
 // OpenRegular opens a file for reading. It refuses what is no regular file: a FIFO
 // would be waited for.
-func (d *Dir) OpenRegular(name string) (*os.File, error) {
-	f, err := d.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+func OpenRegular(in *os.Root, name string) (*os.File, error) {
+	f, err := in.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	st, err := f.Stat()
 	if err == nil && !st.Mode().IsRegular() {
-		err = fmt.Errorf("%s: not a regular file", filepath.Join(d.path, name))
+		err = fmt.Errorf("%s: not a regular file", f.Name())
 	}
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
+}
+
+// ReadRegular reads a file of at most the given number of bytes; it refuses what is
+// larger, and what is no regular file.
+func ReadRegular(in *os.Root, name string, most int64) ([]byte, error) {
+	f, err := OpenRegular(in, name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("%s: larger than %d bytes", f.Name(), most)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
 }
 
 // Replace gives a file of the directory another content, of mode 0600: it is

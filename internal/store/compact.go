@@ -114,7 +114,7 @@ func removeSuperseded(home *safefile.Dir, k kind) (list []segment, failed []erro
 // readableFile says whether a Parquet file is whole, as far as the headers of its pages
 // and their checksums tell.
 func readableFile(home *safefile.Dir, path string) error {
-	f, err := openFile(home.Root, path)
+	f, err := safefile.OpenRegular(home.Root, path)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func mergeFiles[T any](home *safefile.Dir, k kind, group []segment, at func(*T) 
 	var rows int64
 	for _, seg := range group {
 		merged.first, merged.last = min(merged.first, seg.first), max(merged.last, seg.last)
-		f, err := openFile(home.Root, seg.path)
+		f, err := safefile.OpenRegular(home.Root, seg.path)
 		switch {
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
 			return "", err // not for what the file is

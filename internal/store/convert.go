@@ -74,7 +74,7 @@ func convertLog(home *safefile.Dir, l openLog) error {
 // off before its first entry was durable is removed; what somebody else wrote, as
 // another version of slowray, is kept under a name that is not looked at.
 func setAside(home *safefile.Dir, l openLog, why error) error {
-	f, err := openFile(home.Root, l.path)
+	f, err := safefile.OpenRegular(home.Root, l.path)
 	if err != nil {
 		return err
 	}

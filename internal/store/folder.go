@@ -1,7 +1,6 @@
 package store
 
 import (
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,13 +14,6 @@ import (
 // names that nothing, no link and no rename, leads out of it. A writer's is a
 // safefile.Dir; a reader's may be anybody's.
 
-// openFolder opens a directory for reading.
-func openFolder(dir string) (*os.Root, error) {
-	// With a slash at the end nothing but a directory is opened: a FIFO would be
-	// waited for.
-	return os.OpenRoot(strings.TrimSuffix(dir, "/") + "/")
-}
-
 // readDir lists a directory in the order of names; a FIFO in its place would be
 // waited for.
 func readDir(root *os.Root, name string) ([]fs.DirEntry, error) {
@@ -33,23 +25,6 @@ func readDir(root *os.Root, name string) ([]fs.DirEntry, error) {
 	list, err := f.ReadDir(-1)
 	slices.SortFunc(list, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	return list, err
-}
-
-// openFile opens a regular file for reading; a FIFO would be waited for.
-func openFile(root *os.Root, name string) (*os.File, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	st, err := f.Stat()
-	if err == nil && !st.Mode().IsRegular() {
-		err = fmt.Errorf("%s: not a regular file", f.Name())
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }
 
 // pathIn is where a name is, for people.

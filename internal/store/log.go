@@ -10,6 +10,7 @@ import (
 	"regexp"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/safefile"
 	"github.com/slowray/slowray/internal/schema"
 )
 
@@ -194,7 +195,7 @@ var errNotLog = errors.New("not a log of slowray")
 
 // readLog reads a log, also one that is being written to.
 func readLog(root *os.Root, path string) (logData, error) {
-	f, err := openFile(root, path)
+	f, err := safefile.OpenRegular(root, path)
 	if err != nil {
 		return logData{}, err
 	}

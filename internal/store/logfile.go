@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // ErrNotLog is for a file that has not even the header of a log: nothing in it was
@@ -40,7 +42,7 @@ func ParseLogName(name string) (stream string, number uint64, ok bool) {
 // OpenLog opens a log in a directory. Of one that is not yet a log the error is
 // ErrNotLog.
 func OpenLog(in *os.Root, name string) (*LogFile, error) {
-	f, err := openFile(in, name)
+	f, err := safefile.OpenRegular(in, name)
 	if err != nil {
 		return nil, err
 	}

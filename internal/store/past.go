@@ -43,7 +43,7 @@ const maxPast = 64 << 10
 // PastBegins tells with which log of each stream begins what is not in a Link.Past; whole
 // is false when not all of it is there, as when a writer was killed while it was opened.
 func PastBegins(root *os.Root, dir string) (first map[string]uint64, whole bool, err error) {
-	f, err := openFile(root, filepath.Join(dir, pastName))
+	f, err := safefile.OpenRegular(root, filepath.Join(dir, pastName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
@@ -140,7 +140,7 @@ const unpackBuffer = 1 << 20
 // rows in their order; it is there whole or not at all. After some rows each it calls pace, whose error ends it. bad
 // is what could not be read of the file: the log has the other rows.
 func Unpack(home *safefile.Dir, path, stream, log string, pace func() error) (bad, err error) {
-	in, err := openFile(home.Root, path)
+	in, err := safefile.OpenRegular(home.Root, path)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // Reader reads a directory from any process, also while it is written to. Its
@@ -23,7 +25,7 @@ type Reader struct {
 
 // OpenReader opens dir for reading.
 func OpenReader(dir string) (*Reader, error) {
-	root, err := openFolder(dir)
+	root, err := safefile.OpenRoot(dir)
 	if err == nil {
 		_, err = readDir(root, ".")
 		root.Close()
@@ -129,7 +131,7 @@ func (r *Reader) trySnapshot(k kind, from, to int64) (_ *snapshot, err error) {
 			s.close()
 		}
 	}()
-	root, err := openFolder(r.dir)
+	root, err := safefile.OpenRoot(r.dir)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
@@ -142,7 +144,7 @@ func (r *Reader) trySnapshot(k kind, from, to int64) (_ *snapshot, err error) {
 		if l.kind != k.source() {
 			continue
 		}
-		f, err := openFile(root, l.path)
+		f, err := safefile.OpenRegular(root, l.path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, errMoved
 		}
@@ -161,7 +163,7 @@ func (r *Reader) trySnapshot(k kind, from, to int64) (_ *snapshot, err error) {
 		if seg.first*1e6 >= to || (seg.last+widthOf(k))*1e6 <= from {
 			continue
 		}
-		f, err := openFile(root, seg.path)
+		f, err := safefile.OpenRegular(root, seg.path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, errMoved
 		}
@@ -215,7 +217,7 @@ func boundsOf(fromTime, toTime time.Time) (from, to int64) {
 func (r *Reader) Span() (from, to time.Time, err error) {
 	first, last := int64(1<<62), int64(-1<<62)
 	begin := map[kind]int64{} // of sums, which begin on the grid of their width
-	root, err := openFolder(r.dir)
+	root, err := safefile.OpenRoot(r.dir)
 	if err != nil {
 		return from, to, fmt.Errorf("store: %w", err)
 	}

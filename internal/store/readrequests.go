@@ -11,6 +11,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // Requests calls f for each stored request of the range, in order of their
@@ -175,7 +176,7 @@ func (w *Window) In(from, to time.Time) bool {
 // Observations lists the stored windows that overlap the range, by start. Zero
 // times leave the range open.
 func (r *Reader) Observations(from, to time.Time) ([]Window, error) {
-	root, err := openFolder(r.dir)
+	root, err := safefile.OpenRoot(r.dir)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}

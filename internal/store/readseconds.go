@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/slowray/slowray/internal/observe"
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // EndpointSum is an endpoint over a range of time. Endpoints are distinguished by
@@ -205,7 +206,7 @@ func (r *Reader) points(q *Query, asked time.Duration, sums *sums, f func(at int
 // secondsGone says whether rows of single seconds were removed of the beginning of
 // a range, while rows of ten seconds are there.
 func (r *Reader) secondsGone(from int64) (bool, error) {
-	root, err := openFolder(r.dir)
+	root, err := safefile.OpenRoot(r.dir)
 	if err != nil {
 		return false, err
 	}

@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // Bounds of what is read of proofs.
@@ -28,7 +29,7 @@ func (s *server) proofs(context.Context, *query) (answer, error) {
 	if s.opt.Proofs == "" {
 		return out()
 	}
-	root, err := os.OpenRoot(s.opt.Proofs) // no link leads out of it
+	root, err := safefile.OpenRoot(s.opt.Proofs)
 	if errors.Is(err, fs.ErrNotExist) {
 		return out()
 	}
@@ -62,7 +63,7 @@ func (s *server) proofs(context.Context, *query) (answer, error) {
 			lost.add("older proofs are left out", int64(len(files)-maxProofs))
 			break
 		}
-		data, err := root.ReadFile(f.name)
+		data, err := safefile.ReadRegular(root, f.name, maxProofBytes)
 		if err != nil {
 			damaged++
 			continue

@@ -30,7 +30,7 @@ func (f folder) remove(name string) {
 // read reads a small file.
 func (f folder) read(name string) (text []byte, err error) {
 	err = f.in(func(d *safefile.Dir) error {
-		text, err = d.ReadFile(name)
+		text, err = safefile.ReadRegular(d.Root, name, 1<<20)
 		return err
 	})
 	return text, err

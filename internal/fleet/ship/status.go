@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -98,7 +97,7 @@ var ErrNothingShipped = errors.New("nothing of it is sent anywhere (--to)")
 // ReadReport reads what the Shipper of a history left last.
 func ReadReport(dir string) (r Report, err error) {
 	path := filepath.Join(dir, shipDir, reportName)
-	history, err := os.OpenRoot(strings.TrimSuffix(dir, "/") + "/")
+	history, err := safefile.OpenRoot(dir)
 	if err != nil {
 		return r, err
 	}

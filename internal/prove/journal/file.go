@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"github.com/slowray/slowray/internal/safefile"
 )
 
 // write puts an entry on disk, in two files: when it returns both are there, and
@@ -131,7 +133,7 @@ func (d *directory) copy(name, id string) (*salvage, error) {
 	if damage != "" {
 		return &salvage{damage: damage, foreign: true}, nil
 	}
-	data, err := d.root.ReadFile(name)
+	data, err := safefile.ReadRegular(d.root.Root, name, maxBytes)
 	switch {
 	case isGone(err):
 		return nil, err
