@@ -45,7 +45,7 @@ fleet-demo: build  ## many hosts on one machine: what is slow, and where it come
 
 k8s-demo: build  ## a Kubernetes node on this machine, with slowray on it by its chart, and a fault by manifest
 	@script/setup.sh go k8s
-	@parts=$$(script/kube.sh) && go run ./lab/kubedemo -parts "$$parts" -slowray bin/slowray
+	@parts=$$(script/kube.sh) && script/build.sh bin/kubedemo ./lab/kubedemo && bin/kubedemo -parts "$$parts" -slowray bin/slowray
 
 RESULTS ?= docs/scoreboard.jsonl
 
