@@ -134,7 +134,7 @@ test-kernels:  ## the BPF programs on Debian's kernels in QEMU, from 5.10 on; wi
 bench: build  ## what slowray costs: benchmarks, and services with and without it
 	@script/setup.sh bench
 	go test ./internal/observe ./internal/report ./internal/export ./internal/sense/request ./internal/sense/function ./internal/sense/kube ./internal/store -run '^$$' -bench . -benchmem
-	go test ./bench -run '^$$' -bench . -benchtime 1x -timeout 40m
+	go test ./bench -run '^$$' -bench . -benchtime 1x -timeout 60m
 
 FUZZTIME ?= 10s
 fuzz:  ## each fuzz target for FUZZTIME

@@ -1,6 +1,7 @@
 // Package bench measures what slowray itself costs: a look at a host with
 // 30,000 sockets, 500 processes, 200 control groups and 2,000 firewall rules (Window), and recording every request of
-// servers under full load (Requests…), in private namespaces, and how soon assistants have their
+// servers under full load (Requests…), in private namespaces, services that are watched by
+// uprobes (Streams), and how soon assistants have their
 // answer (Assistant…). It has benchmarks
 // only: run it with `make bench`.
 //

@@ -101,6 +101,8 @@ func TestMain(m *testing.M) {
 		pacer(os.Args[1:])
 	case "http2":
 		http2Server(os.Args[1])
+	case "grpc":
+		grpcServer(os.Args[1:])
 	case "connections":
 		connections(os.Args[1:])
 	case "blockers":

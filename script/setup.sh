@@ -34,7 +34,7 @@ packages() {
 		;;
 	bench)
 		packages demo
-		echo mariadb-server sysbench tcpdump python3
+		echo mariadb-server nghttp2-client sysbench tcpdump python3
 		;;
 	fresh) echo debootstrap ;;
 	kernels-amd64) echo qemu-system-x86 busybox-static xz-utils gcc libc6-dev ;;

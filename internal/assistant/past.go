@@ -298,10 +298,10 @@ func (s *server) request(ctx context.Context, q requestQuestion) (*answer, error
 		return nil, err
 	}
 	var out map[string]json.RawMessage
-	if err := page(ctx, h, "/api/request", url.Values{"id": {q.ID}}, &out); err != nil {
+	// A flame graph is for eyes.
+	if err := page(ctx, h, "/api/request", url.Values{"id": {q.ID}, "stacks": {"0"}}, &out); err != nil {
 		return nil, err
 	}
-	delete(out, "stacks") // a flame graph is for eyes
 	return &answer{value: out}, nil
 }
 

@@ -168,11 +168,14 @@ func convertSeconds(home *safefile.Dir, number uint64, data *logData) error {
 			return writeRows(w, 1, func(yield func(*secondRow) bool) {
 				// The histograms of all parts are half of all bytes, and are worth it in
 				// few rows.
-				parts := k == kindMinutes5
+				hists := wholeHists
+				if k == kindMinutes5 {
+					hists = partHists
+				}
 				if width == 1 {
-					secondsOf(refs, parts, yield)
+					secondsOf(refs, hists, yield)
 				} else {
-					rollUp(refs, width, parts, yield)
+					rollUp(refs, width, hists, yield)
 				}
 			})
 		})
@@ -204,8 +207,8 @@ func floorTo(at, width int64) int64 {
 }
 
 // rollUp sums rows, which are in order of time, up by endpoint and stretches of
-// this many seconds, with the histograms of all parts or without.
-func rollUp(refs []entryRef, width int64, parts bool, f func(*secondRow) bool) {
+// this many seconds.
+func rollUp(refs []entryRef, width int64, hists histograms, f func(*secondRow) bool) {
 	var spare spareSums
 	sums := newSums(spare.get, spare.put)
 	begin := int64(0) // of the stretch that sums is of
@@ -223,7 +226,7 @@ func rollUp(refs []entryRef, width int64, parts bool, f func(*secondRow) bool) {
 		}
 		sums.clear()
 	}
-	secondsOf(refs, parts, func(row *secondRow) bool {
+	secondsOf(refs, hists, func(row *secondRow) bool {
 		if at := floorTo(row.At, width*1e6); at != begin {
 			flush()
 			begin = at

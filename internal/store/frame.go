@@ -122,7 +122,7 @@ func (d *Decoder) Requests(frame []byte, skip, n int, f func(record int, r *Requ
 // parts other than Server.
 func (d *Decoder) Seconds(frame []byte, skip, n int, f func(record int, s *Second) bool) {
 	d.each(frame, skip, n, func(record int, kind byte, entry []byte) bool {
-		if kind != entrySecond || !decodeSecondWith(entry, &d.row, false, d.words) {
+		if kind != entrySecond || !decodeSecondWith(entry, &d.row, wholeHists, d.words) {
 			return true
 		}
 		d.sum.reset()

@@ -70,7 +70,7 @@ func TestBytesStay(t *testing.T) {
 		row.set(&s, 10)
 		entry := appendSecond(nil, &row)
 		log.Write(entry)
-		if !decodeSecond(entry, &again, true) {
+		if !decodeSecond(entry, &again, partHists) {
 			t.Fatal("a second is malformed")
 		}
 		log.Write(appendSecond(nil, &again))

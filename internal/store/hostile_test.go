@@ -291,14 +291,14 @@ func FuzzLog(f *testing.F) {
 			requestsOf(refs, procs, func([]requestRow) bool { return true })
 			l.findings(func(*findingRow) bool { return true })
 			refs, _ = l.inOrder(entrySecond, math.MinInt64, math.MaxInt64)
-			rollUp(refs, 10, true, func(*secondRow) bool { return true })
-			secondsOf(refs, true, func(row *secondRow) bool {
+			rollUp(refs, 10, partHists, func(*secondRow) bool { return true })
+			secondsOf(refs, partHists, func(row *secondRow) bool {
 				var s sum
 				s.add(row)
 				s.second(0)
 				// What was read is written the same.
 				var again secondRow
-				if !decodeSecond(appendSecond(nil, row), &again, true) {
+				if !decodeSecond(appendSecond(nil, row), &again, partHists) {
 					t.Fatal("a row that was read cannot be read again")
 				}
 				return true

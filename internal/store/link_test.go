@@ -229,7 +229,7 @@ func TestDecoder(t *testing.T) {
 	for _, frame := range data.frames {
 		d.Seconds(frame, 0, 1<<30, func(_ int, sec *Second) bool {
 			var row secondRow
-			if !decodeSecond(refs[at].entry, &row, false) {
+			if !decodeSecond(refs[at].entry, &row, wholeHists) {
 				t.Fatal("malformed")
 			}
 			var x sum

@@ -68,11 +68,11 @@ func requestsOf(refs []entryRef, procs []observe.Identity, f func([]requestRow) 
 }
 
 // secondsOf decodes rows of endpoints' sums one by one, into memory that is used
-// again, with the histograms of all parts or without. Malformed ones are left out.
-func secondsOf(refs []entryRef, parts bool, f func(*secondRow) bool) {
+// again. Malformed ones are left out.
+func secondsOf(refs []entryRef, hists histograms, f func(*secondRow) bool) {
 	var row secondRow
 	for _, ref := range refs {
-		if decodeSecond(ref.entry, &row, parts) && !f(&row) {
+		if decodeSecond(ref.entry, &row, hists) && !f(&row) {
 			return
 		}
 	}

@@ -84,18 +84,23 @@ func appendSecond(b []byte, row *secondRow) []byte {
 	return e.b
 }
 
-// decodeSecond is the inverse, into a row whose lists are used again, with the
-// histograms of all parts or without; false when the entry is malformed.
-func decodeSecond(entry []byte, row *secondRow, parts bool) bool {
-	return decodeSecondWith(entry, row, parts, nil)
+// decodeSecond is the inverse, into a row whose lists are used again, up to the
+// histograms that are wanted; false when the entry is malformed up to there.
+func decodeSecond(entry []byte, row *secondRow, hists histograms) bool {
+	return decodeSecondWith(entry, row, hists, nil)
 }
 
 // decodeSecondWith takes texts from a vocabulary.
-func decodeSecondWith(entry []byte, row *secondRow, parts bool, words vocabulary) bool {
+func decodeSecondWith(entry []byte, row *secondRow, hists histograms, words vocabulary) bool {
 	d := decoder{b: entry, words: words}
 	lists := *row
 	*row = secondRow{}
 	row.fields(func(s *string) { *s = d.text() }, func(n *int64) { *n = d.int() }, func(n *int32) { *n = int32(d.int()) })
+	if hists == noHists {
+		row.TotalHist, row.ServerHist, row.RTTHist = lists.TotalHist[:0], lists.ServerHist[:0], lists.RTTHist[:0]
+		row.Flags, row.PartsHist = lists.Flags[:0], lists.PartsHist[:0]
+		return !d.bad
+	}
 	row.TotalHist = d.buckets(lists.TotalHist)
 	row.ServerHist = d.buckets(lists.ServerHist)
 	row.RTTHist = d.buckets(lists.RTTHist)
@@ -104,7 +109,7 @@ func decodeSecondWith(entry []byte, row *secondRow, parts bool, words vocabulary
 		row.Flags = append(row.Flags, flagCount{d.text(), d.int()})
 	}
 	row.PartsHist = lists.PartsHist[:0]
-	if !parts {
+	if hists != partHists {
 		return !d.bad
 	}
 	last := ""

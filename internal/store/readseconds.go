@@ -230,8 +230,7 @@ func (r *Reader) secondRows(k kind, from, to int64, q *Query, f func(*secondRow)
 	}
 	defer snap.close()
 	at := func(row *secondRow) int64 { return row.At }
-	want := func(path string) bool { return q.PartHists || !strings.HasPrefix(path, "parts_hist.") }
-	runs := fileRuns[secondRow](r, snap, from, to, want, nil)
+	runs := fileRuns[secondRow](r, snap, from, to, q.hists().reads, nil)
 	for i := range snap.logs {
 		data, ok := snap.logs[i].readable(r.skip)
 		if !ok {
@@ -240,7 +239,7 @@ func (r *Reader) secondRows(k kind, from, to int64, q *Query, f func(*secondRow)
 		if refs, _ := data.inOrder(entrySecond, from, to); len(refs) > 0 {
 			runs = append(runs, run[secondRow]{path: snap.logs[i].path, first: refs[0].at, lots: func(yield func([]secondRow, error) bool) {
 				lot := make([]secondRow, 1)
-				secondsOf(refs, q.PartHists, func(row *secondRow) bool {
+				secondsOf(refs, q.hists(), func(row *secondRow) bool {
 					lot[0] = *row
 					return yield(lot, nil)
 				})

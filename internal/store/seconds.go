@@ -75,6 +75,38 @@ type bucket struct {
 	N  int64   `parquet:"n,delta"`
 }
 
+// histograms is which histograms of a row are read.
+type histograms uint8
+
+const (
+	noHists    histograms = iota // nor any other list: no flags
+	wholeHists                   // of the total, the round trips and Server
+	partHists                    // and of all parts
+)
+
+// hists is which histograms a query reads.
+func (q *Query) hists() histograms {
+	switch {
+	case q.Counts:
+		return noHists
+	case q.PartHists:
+		return partHists
+	}
+	return wholeHists
+}
+
+// reads says whether a column is read.
+func (h histograms) reads(path string) bool {
+	column, _, inList := strings.Cut(path, ".list.")
+	switch {
+	case !inList:
+		return true
+	case column == "parts_hist":
+		return h == partHists
+	}
+	return h != noHists
+}
+
 // partBucket is a bucket of one part's histogram.
 type partBucket struct {
 	Part string  `parquet:"part,dict"`

@@ -71,4 +71,8 @@ type Query struct {
 	// they are kept: in sums of five minutes. Otherwise only those of the total, the
 	// round trips and Server are read, and Parts has only the sums of the others.
 	PartHists bool
+
+	// Counts reads counts and sums only: the histograms are most of what a row takes to
+	// read. Quantiles are 0 then, and Flags empty.
+	Counts bool
 }

@@ -206,6 +206,7 @@ func TestReadBack(t *testing.T) {
 	}
 	must(t, s.keep())
 	check("files and open log")
+	checkCounts(t, dir)
 	must(t, s.Close())
 	check("files only")
 	logs, err := logsIn(t, dir)
@@ -224,6 +225,41 @@ func TestReadBack(t *testing.T) {
 		t.Errorf("span %v to %v", from, to)
 	}
 	checkSums(t, r, seconds)
+	checkCounts(t, dir)
+}
+
+// checkCounts reads counts only, which are those of whole rows: nothing but the lists is left out.
+func checkCounts(t *testing.T, dir string) {
+	t.Helper()
+	r, err := OpenReader(dir)
+	must(t, err)
+	whole, err := r.Endpoints(Query{From: noon, To: noon.Add(time.Hour)})
+	must(t, err)
+	counts, err := r.Endpoints(Query{From: noon, To: noon.Add(time.Hour), Counts: true})
+	must(t, err)
+	lists := false
+	for i := range whole {
+		e := &whole[i].Endpoint
+		lists = lists || e.Total.Count() > 0 && len(e.Flags) > 0
+		e.Flags = nil
+		for _, h := range []*observe.Histogram{&e.Total, &e.RTT} {
+			top := h.Max()
+			*h = observe.Histogram{}
+			h.RaiseMax(top)
+		}
+		for name, p := range e.Parts {
+			top := p.Hist.Max()
+			p.Hist = observe.Histogram{}
+			p.Hist.RaiseMax(top)
+			e.Parts[name] = p
+		}
+	}
+	if !lists {
+		t.Fatal("no row has a histogram and flags: nothing is compared")
+	}
+	if diff := gocmp.Diff(whole, counts, gocmp.AllowUnexported(observe.Histogram{}), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(observe.Histogram{}, "base", "counts")); diff != "" {
+		t.Errorf("-whole rows +counts only:\n%s", diff)
+	}
 }
 
 // checkSums compares sums over ranges of all widths with sums made here.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/klauspost/compress/gzip"
 
@@ -30,7 +31,7 @@ type asset struct {
 	kind   string
 	tag    string // ETag
 	body   []byte
-	packed []byte // nil where packing does not help
+	packed func() []byte // nil where packing does not help; packed when it is first asked for
 }
 
 // assets are the files of the page by the path under which they are served.
@@ -72,15 +73,16 @@ func newAssets(index string) (assets, error) {
 
 func newAsset(kind string, body []byte) asset {
 	sum := sha256.Sum256(body)
-	a := asset{kind: kind, body: body, tag: `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
-	var b bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	z.Write(body)
-	z.Close()
-	if b.Len() < len(body)*9/10 {
-		a.packed = b.Bytes()
-	}
-	return a
+	return asset{kind: kind, body: body, tag: `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`, packed: sync.OnceValue(func() []byte {
+		var b bytes.Buffer
+		z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+		z.Write(body)
+		z.Close()
+		if b.Len() >= len(body)*9/10 {
+			return nil
+		}
+		return b.Bytes()
+	})}
 }
 
 // ServeHTTP sends a file. It is kept by browsers, which ask each time whether it
@@ -101,9 +103,11 @@ func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body := f.body
-	if f.packed != nil && acceptsGzip(r) {
-		h.Set("Content-Encoding", "gzip")
-		body = f.packed
+	if acceptsGzip(r) {
+		if packed := f.packed(); packed != nil {
+			h.Set("Content-Encoding", "gzip")
+			body = packed
+		}
 	}
 	if r.Method != http.MethodHead {
 		w.Write(body)

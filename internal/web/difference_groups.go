@@ -19,7 +19,8 @@ import (
 const (
 	maxGroups   = 5000                   // values of one dimension of one endpoint
 	groupTime   = 500 * time.Millisecond // of each side
-	pieceCount  = 16                     // pieces that each side is read in
+	pieceCount  = 16                     // pieces that each side is read in, where it has
+	leastPieces = 50_000                 // so many requests: each piece reads its files anew
 	othersName  = "\x00others"
 	leastShare  = 0.05 // a change of the share of requests that is reported
 	leastExcess = 0.10 // of the added time beyond the share of the requests
@@ -160,7 +161,12 @@ func pieces(ranges []timeRange, n int) []timeRange {
 // gather reads stored requests of ranges for as long as there is time.
 func (s *server) gather(ctx context.Context, q *query, ranges []timeRange, into map[endpointKey]*grouped) (read float64, err error) {
 	deadline, n, over := time.Now().Add(groupTime), 0, false
-	list := pieces(ranges, pieceCount)
+	list := ranges
+	if many, err := s.moreThan(q, ranges, leastPieces); err != nil {
+		return 0, err
+	} else if many {
+		list = pieces(ranges, pieceCount)
+	}
 	for i, piece := range list {
 		for _, ask := range q.queries(piece) {
 			err := s.source.Requests(ask, func(r *store.Request) bool {
@@ -180,6 +186,21 @@ func (s *server) gather(ctx context.Context, q *query, ranges []timeRange, into 
 		}
 	}
 	return 1, ctx.Err()
+}
+
+// moreThan says whether the stored requests of ranges stand for more than so many.
+func (s *server) moreThan(q *query, ranges []timeRange, most uint64) (bool, error) {
+	var n uint64
+	for _, r := range ranges {
+		for _, ask := range q.queries(r) {
+			h, err := s.source.Totals(ask)
+			if err != nil {
+				return false, err
+			}
+			n += h.Count()
+		}
+	}
+	return n > most, nil
 }
 
 // compareGroups finds what requests have in common that explains the added time

@@ -24,7 +24,7 @@ type computed struct {
 
 func (c *computed) add(f *windowFacts) {
 	p := f.profile
-	cpus := float64(max(f.report.Host.CPUs, 1))
+	cpus := float64(max(f.cpus, 1))
 	if p == nil || p.Hz <= 0 || f.seconds <= 0 {
 		return
 	}
@@ -58,7 +58,7 @@ func (s *server) compareStacks(ctx context.Context, q *query, outside []timeRang
 		c := &sides[side]
 		c.process, c.functions = map[string]float64{}, map[[2]string]float64{}
 		for _, r := range ranges {
-			facts, err := s.within(ctx, r, comparedWindows/len(ranges), lost)
+			facts, err := s.within(ctx, r, comparedWindows/len(ranges), unjudged, lost)
 			if err != nil {
 				return nil, err
 			}

@@ -51,7 +51,7 @@ func whatDropped(d *diagnose.DroppedFor) string {
 // drops is where packets died in the range, layer by layer.
 func (s *server) drops(ctx context.Context, q *query) (answer, error) {
 	lost := losses{}
-	facts, err := s.within(ctx, q.timeRange, maxWindows, &lost)
+	facts, err := s.within(ctx, q.timeRange, maxWindows, judged, &lost)
 	if err != nil {
 		return answer{}, err
 	}

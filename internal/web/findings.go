@@ -206,8 +206,9 @@ func served(side string) int {
 
 func wildcard(addr string) bool { return addr == "0.0.0.0" || addr == "::" || addr == "*" }
 
-// found is the findings of a range, joined, with the endpoints they are about.
-func (s *server) found(r timeRange, sums []store.EndpointSum) ([]*findingJSON, error) {
+// found is the findings of a range, joined, with the endpoints they are about: of those
+// that had traffic in another range.
+func (s *server) found(r, traffic timeRange) ([]*findingJSON, error) {
 	// When it began and ended may lie outside.
 	wide := timeRange{r.from.Add(-beyond), r.to.Add(beyond)}
 	found, err := s.source.Findings(wide.from, wide.to)
@@ -223,6 +224,13 @@ func (s *server) found(r timeRange, sums []store.EndpointSum) ([]*findingJSON, e
 	list := slices.DeleteFunc(joined, func(f *findingJSON) bool {
 		return f.from.Compare(r.to) >= 0 || f.to.Compare(r.from) <= 0
 	})
+	if len(list) == 0 {
+		return []*findingJSON{}, nil
+	}
+	sums, err := s.source.Endpoints(store.Query{From: traffic.from, To: traffic.to, Counts: true})
+	if err != nil {
+		return nil, err
+	}
 	span, err := s.span()
 	if err != nil {
 		return nil, err
@@ -241,9 +249,6 @@ func (s *server) found(r timeRange, sums []store.EndpointSum) ([]*findingJSON, e
 	slices.SortStableFunc(list, func(a, b *findingJSON) int { return cmp.Compare(a.Onset, b.Onset) })
 	diagnose.Rank(list, cause.Catalogue(), (*findingJSON).ranked)
 	slices.SortStableFunc(list, func(a, b *findingJSON) int { return cmp.Compare(a.past(), b.past()) })
-	if list == nil {
-		list = []*findingJSON{}
-	}
 	return list, nil
 }
 
@@ -276,7 +281,7 @@ func (s *server) quiet(list []*findingJSON, span timeRange) error {
 	}
 	// By the second: sums of a range may be of rows of five minutes.
 	last := make([]int64, len(list))
-	err := s.source.Points(store.Query{From: span.to.Add(-4 * slack), To: span.to.Add(time.Second)}, time.Second, func(sec *store.Second) bool {
+	err := s.source.Points(store.Query{From: span.to.Add(-4 * slack), To: span.to.Add(time.Second), Counts: true}, time.Second, func(sec *store.Second) bool {
 		if e := &sec.Endpoint; e.Requests > e.Unanswered {
 			for i, f := range list {
 				if goOn(f) && about(&f.Subject, e) {
@@ -301,29 +306,25 @@ func (s *server) quiet(list []*findingJSON, span timeRange) error {
 // findings tells what was found in a range, from when to when, and, of its last
 // window, what was not.
 func (s *server) findings(ctx context.Context, q *query) (answer, error) {
-	sums, err := s.source.Endpoints(store.Query{From: q.from, To: q.to})
-	if err != nil {
-		return answer{}, err
-	}
-	list, err := s.found(q.timeRange, sums)
+	list, err := s.found(q.timeRange, q.timeRange)
 	if err != nil {
 		return answer{}, err
 	}
 	lost := losses{}
 	ruledOut, notChecked := []diagnose.Excluded{}, []diagnose.Excluded{}
-	var judged *spanJSON
+	var last *spanJSON
 	windows, err := s.source.Observations(q.from, q.to)
 	if err != nil {
 		return answer{}, err
 	}
 	if n := len(windows); n > 0 {
-		if f, err := s.facts(ctx, windows[n-1]); err != nil {
+		if f, err := s.facts(ctx, windows[n-1], judged); err != nil {
 			lost.add("the last window could not be read", 1)
 		} else {
 			ruledOut, notChecked, lost = f.report.RuledOut, f.report.NotChecked, append(lost, f.report.Losses...)
-			judged = &spanJSON{unix(f.Start), unix(f.End)}
+			last = &spanJSON{unix(f.Start), unix(f.End)}
 		}
 	}
-	return jsonAnswer(map[string]any{"findings": list, "windows": len(windows), "judged": judged,
+	return jsonAnswer(map[string]any{"findings": list, "windows": len(windows), "judged": last,
 		"ruled_out": ruledOut, "not_checked": notChecked, "losses": lost})
 }

@@ -60,6 +60,7 @@ type query struct {
 	off       bool               // kind=off
 	csv       bool
 	ledger    bool
+	noStacks  bool   // of a request
 	paths     bool   // requests with all that belongs to them
 	value     string // of a flame graph
 	roots     string
@@ -97,7 +98,7 @@ func parseQuery(raw string) (*query, error) {
 	if err != nil {
 		return nil, bad("the query cannot be read: %s", clip(err.Error(), 80))
 	}
-	q := &query{points: defaultPoints, limit: defaultLimit, ledger: v.Get("ledger") != "0", paths: v.Get("paths") == "1", byTime: v.Get("sort") == "time"}
+	q := &query{points: defaultPoints, limit: defaultLimit, ledger: v.Get("ledger") != "0", noStacks: v.Get("stacks") == "0", paths: v.Get("paths") == "1", byTime: v.Get("sort") == "time"}
 	for _, t := range []struct {
 		name string
 		into *time.Time

@@ -38,7 +38,7 @@ func (s *server) request(ctx context.Context, q *query) (answer, error) {
 		Request  json.RawMessage   `json:"request"`
 		Hops     []hopJSON         `json:"hops,omitempty"` // its path, where anything of it is known
 		Wait     *chainsJSON       `json:"wait"`
-		Stacks   *frameJSON        `json:"stacks"`
+		Stacks   any               `json:"stacks,omitempty"` // a *frameJSON, unless they are not asked for
 		Because  map[string]string `json:"because"`
 		Findings []*findingJSON    `json:"findings"`
 		Window   *spanJSON         `json:"window"`
@@ -61,14 +61,11 @@ func (s *server) request(ctx context.Context, q *query) (answer, error) {
 			out.Hops = steps
 		}
 	}
-	sums, err := s.source.Endpoints(store.Query{From: moment.from.Add(-time.Minute), To: moment.to.Add(time.Minute)})
-	if err != nil {
+	if out.Findings, err = s.found(moment, timeRange{moment.from.Add(-time.Minute), moment.to.Add(time.Minute)}); err != nil {
 		return answer{}, err
 	}
-	if out.Findings, err = s.found(moment, sums); err != nil {
-		return answer{}, err
-	}
-	f, err := s.best(ctx, moment)
+	f, err := s.best(ctx, moment, unjudged)
+	var tree *frameJSON
 	switch {
 	case err != nil:
 		out.Because["wait"] = "the window that it was in cannot be read: " + err.Error()
@@ -79,13 +76,17 @@ func (s *server) request(ctx context.Context, q *query) (answer, error) {
 	default:
 		out.Window = &spanJSON{unix(f.Start), unix(f.End)}
 		out.Wait, out.Because["wait"] = f.chainsOf(r, moment)
-	}
-	if f != nil && err == nil {
-		tree, unit, why, err := s.stacksOf(f, r, moment)
-		if err != nil {
+		if q.noStacks {
+			break
+		}
+		if tree, out.Unit, out.Because["stacks"], err = s.stacksOf(f, r, moment); err != nil {
 			return answer{}, err
 		}
-		out.Stacks, out.Unit, out.Because["stacks"] = tree, unit, why
+	}
+	if q.noStacks {
+		delete(out.Because, "stacks")
+	} else {
+		out.Stacks = tree
 	}
 	for key, why := range out.Because {
 		if why == "" {

@@ -87,7 +87,7 @@ func (s *server) stacksIn(ctx context.Context, r timeRange, off bool, lost *loss
 			return list, "", err
 		}
 	}
-	facts, err := s.within(ctx, r, maxWindows, lost)
+	facts, err := s.within(ctx, r, maxWindows, unjudged, lost)
 	if err != nil {
 		return nil, "", err
 	}

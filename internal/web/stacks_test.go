@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/url"
 	"strings"
 	"testing"
@@ -83,6 +84,10 @@ func TestWholeStacks(t *testing.T) {
 	r := ask[struct{ Stacks *frameJSON }](t, h, "/api/request?id="+url.QueryEscape(requestID(&m.reqs[4*310])))
 	if r.Stacks == nil || len(r.Stacks.Children) != 1 || r.Stacks.Children[0].Children[0].Name != "handle" {
 		t.Errorf("%+v", r.Stacks)
+	}
+	without := ask[map[string]json.RawMessage](t, h, "/api/request?stacks=0&id="+url.QueryEscape(requestID(&m.reqs[4*310])))
+	if _, ok := without["stacks"]; ok || strings.Contains(string(without["because"]), "stacks") || without["window"] == nil {
+		t.Errorf("with stacks that were not asked for: %s", without)
 	}
 }
 

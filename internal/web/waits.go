@@ -230,7 +230,7 @@ func (g *waitGraph) graph(lost *losses) (nodes []*waitNode, edges []*waitEdge, c
 // waits is who waited for whom in the range.
 func (s *server) waits(ctx context.Context, q *query) (answer, error) {
 	lost := losses{}
-	facts, err := s.within(ctx, q.timeRange, maxWindows, &lost)
+	facts, err := s.within(ctx, q.timeRange, maxWindows, unjudged, &lost)
 	if err != nil {
 		return answer{}, err
 	}

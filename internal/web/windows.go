@@ -29,8 +29,10 @@ const (
 // itself is not kept: it may be large.
 type windowFacts struct {
 	store.Window
-	report  diagnose.Report
-	drops   diagnose.DropReport
+	judged  judgement
+	report  diagnose.Report     // empty where unjudged
+	drops   diagnose.DropReport // likewise
+	cpus    int                 // of the host
 	waits   *observe.WaitGraph
 	profile *observe.Profile
 	stacks  *observe.Stacks // whole ones of some processes; nil in most windows
@@ -38,6 +40,15 @@ type windowFacts struct {
 	hasDrop bool
 	seconds float64
 }
+
+// judgement is whether a window is judged: what was watched is read in some milliseconds,
+// while of thousands of endpoints judging takes a second.
+type judgement bool
+
+const (
+	unjudged judgement = false
+	judged   judgement = true
+)
 
 // windowCache keeps the windows that were used last.
 type windowCache struct {
@@ -50,11 +61,13 @@ func newWindowCache() *windowCache {
 	return &windowCache{order: list.New(), at: map[string]*list.Element{}}
 }
 
-func (c *windowCache) get(path string) *windowFacts {
+// get gives the facts of a window, which are judged where that is asked for; nil where they
+// are not kept.
+func (c *windowCache) get(path string, j judgement) *windowFacts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.at[path]
-	if !ok {
+	if !ok || j == judged && e.Value.(*windowFacts).judged == unjudged {
 		return nil
 	}
 	c.order.MoveToFront(e)
@@ -64,7 +77,10 @@ func (c *windowCache) get(path string) *windowFacts {
 func (c *windowCache) put(f *windowFacts) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.at[f.Path]; ok {
+	if e, ok := c.at[f.Path]; ok {
+		if f.judged == judged {
+			e.Value = f
+		}
 		return
 	}
 	c.at[f.Path] = c.order.PushFront(f)
@@ -75,16 +91,19 @@ func (c *windowCache) put(f *windowFacts) {
 }
 
 // facts reads a window, or what was kept of it.
-func (s *server) facts(ctx context.Context, w store.Window) (*windowFacts, error) {
-	if f := s.windows.get(w.Path); f != nil {
+func (s *server) facts(ctx context.Context, w store.Window, j judgement) (*windowFacts, error) {
+	if f := s.windows.get(w.Path, j); f != nil {
 		return f, nil
 	}
 	o, err := observe.Load(w.Path)
 	if err != nil {
 		return nil, err
 	}
-	f := &windowFacts{Window: w, report: diagnose.Diagnose(ctx, o, diagnose.Live), drops: diagnose.Drops(ctx, o, diagnose.Live), waits: o.Waits, profile: o.Profile, stacks: o.Stacks,
+	f := &windowFacts{Window: w, judged: j, cpus: o.Host.CPUs, waits: o.Waits, profile: o.Profile, stacks: o.Stacks,
 		hasDrop: o.Drops != nil, names: map[int]string{}, seconds: o.Window.Seconds}
+	if j == judged {
+		f.report, f.drops = diagnose.Diagnose(ctx, o, diagnose.Live), diagnose.Drops(ctx, o, diagnose.Live)
+	}
 	for i := range o.Processes {
 		f.names[o.Processes[i].PID] = o.Processes[i].Comm
 	}
@@ -97,7 +116,7 @@ func (s *server) facts(ctx context.Context, w store.Window) (*windowFacts, error
 
 // within reads the saved windows of a range, at most so many, spread evenly. What
 // was left out or cannot be read is reported as a loss.
-func (s *server) within(ctx context.Context, r timeRange, most int, lost *losses) ([]*windowFacts, error) {
+func (s *server) within(ctx context.Context, r timeRange, most int, j judgement, lost *losses) ([]*windowFacts, error) {
 	all, err := s.source.Observations(r.from, r.to)
 	if err != nil {
 		return nil, err
@@ -110,7 +129,7 @@ func (s *server) within(ctx context.Context, r timeRange, most int, lost *losses
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		f, err := s.facts(ctx, w)
+		f, err := s.facts(ctx, w, j)
 		if err != nil { // removed for its age meanwhile, or damaged
 			unreadable++
 			continue
@@ -134,7 +153,7 @@ func spread[T any](all []T, most int) []T {
 }
 
 // best is the window that covers a range best; nil when there is none.
-func (s *server) best(ctx context.Context, r timeRange) (*windowFacts, error) {
+func (s *server) best(ctx context.Context, r timeRange, j judgement) (*windowFacts, error) {
 	all, err := s.source.Observations(r.from, r.to)
 	if err != nil || len(all) == 0 {
 		return nil, err
@@ -145,7 +164,7 @@ func (s *server) best(ctx context.Context, r timeRange) (*windowFacts, error) {
 			most = w
 		}
 	}
-	return s.facts(ctx, most)
+	return s.facts(ctx, most, j)
 }
 
 // report is the judgement of the windows of a range together, as slowray why --at
@@ -157,7 +176,7 @@ func (s *server) report(ctx context.Context, q *query) (answer, error) {
 	}
 	in := slices.DeleteFunc(slices.Clone(all), func(w store.Window) bool { return !w.In(q.from, q.to) })
 	if len(in) < 2 {
-		f, err := s.best(ctx, q.timeRange)
+		f, err := s.best(ctx, q.timeRange, judged)
 		if err != nil {
 			return answer{}, err
 		}

@@ -96,6 +96,34 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// A window that was read for its waits is judged when that is asked for, and once.
+func TestJudgedWhenAskedFor(t *testing.T) {
+	m := incident()
+	m.window(t, noon.Add(5*time.Minute), 60, func(o *observe.Observation) {
+		o.Waits = &observe.WaitGraph{Looks: 100, EveryNS: 1e8, Shares: []observe.WaitShare{waited(10)}}
+	})
+	s := &server{source: m, windows: newWindowCache()}
+	facts := func(j judgement) *windowFacts {
+		t.Helper()
+		f, err := s.facts(t.Context(), m.windows[0], j)
+		if err != nil || f.waits == nil {
+			t.Fatalf("%+v, %v", f, err)
+		}
+		return f
+	}
+	plain := facts(unjudged)
+	if plain.judged == judged || len(plain.report.RuledOut) > 0 || facts(unjudged) != plain {
+		t.Errorf("judged, or read again: %+v", plain.report)
+	}
+	f := facts(judged)
+	if f.judged != judged || len(f.report.RuledOut)+len(f.report.NotChecked) == 0 {
+		t.Errorf("not judged: %+v", f.report)
+	}
+	if facts(judged) != f || facts(unjudged) != f {
+		t.Error("judged again")
+	}
+}
+
 func TestDrops(t *testing.T) {
 	m := incident()
 	for i := range 3 {

@@ -21,6 +21,8 @@ type duty struct {
 	since time.Time // of state
 	burst time.Time // began
 	hits  uint64    // when it did
+	next  time.Time // the next one begins, while there is none
+	fresh bool      // share was made of a time that was no burst
 }
 
 type dutyState int
@@ -41,7 +43,9 @@ const (
 )
 
 const (
-	dutyLook   = time.Second            // what it costs is looked at so often, while all is watched
+	// What may be taken in dutyLook may be taken at any time within it while all is watched: a
+	// server that has thousands of streams a second pays for a tenth of a second, not for all of it.
+	dutyLook   = time.Second
 	dutyBurst  = 125 * time.Millisecond // in which requests begin
 	dutyEnd    = 500 * time.Millisecond // in which they may end, as long as one is under way
 	mostDuty   = 7                      // a round takes 16 s at the most
@@ -60,26 +64,35 @@ func (d *duty) look(now time.Time, open int64, cost func(hits uint64, over time.
 		if d.share > 0 && lasted >= dutyBurst {
 			d.state, d.since = dutyEnding, now
 		}
-		if d.share > 0 || lasted < dutyLook {
+		if d.share > 0 {
 			return dutyStays
 		}
-		over, hits := cost(d.hits, now.Sub(d.burst))
-		d.hits, d.burst, d.since = hits, now, now
-		if over > 1 {
-			d.share = shareOf(over, 1)
+		spent, hits := cost(d.hits, max(lasted, dutyLook))
+		if spent <= 1 && lasted < dutyLook {
+			return dutyStays
+		}
+		if spent > 1 {
+			over, _ := cost(d.hits, lasted)
+			d.share, d.fresh = shareOf(over, 1), true
 			d.state = dutyEnding
 		}
+		d.hits, d.burst, d.since = hits, now, now
 	case dutyEnding:
 		if open > 0 && lasted < dutyEnd {
 			return dutyStays
 		}
-		on := now.Sub(d.burst)
-		over, _ := cost(d.hits, on)
-		d.share = max(shareOf(over, float64(on)/float64(dutyBurst)), max(d.share, 1)-1)
+		if d.fresh { // what was watched stands for itself: the first burst comes as soon as it may
+			d.next, d.fresh = now.Add(dutyLook), false
+		} else {
+			on := now.Sub(d.burst)
+			over, _ := cost(d.hits, on)
+			d.next = d.burst.Add(dutyBurst << d.share) // what began in it stands for so much, and no more
+			d.share = max(shareOf(over, float64(on)/float64(dutyBurst)), max(d.share, 1)-1)
+		}
 		d.state, d.since = dutyResting, now
 		return dutyRests
 	case dutyResting:
-		if now.Sub(d.burst) >= dutyBurst<<d.share {
+		if !now.Before(d.next) {
 			d.state = dutyOn
 			return dutyBegins
 		}

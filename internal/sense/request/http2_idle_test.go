@@ -3,6 +3,8 @@ package request
 import (
 	"testing"
 	"time"
+
+	"github.com/slowray/slowray/internal/observe"
 )
 
 // TestStreamsIdle: programs that every packet of the host pays for stay no longer than there
@@ -25,5 +27,20 @@ func TestStreamsIdle(t *testing.T) {
 	}
 	if want := began.Add(5100*time.Millisecond + http2Again); !s.next.Equal(want) {
 		t.Errorf("tried again from %v on, want %v", s.next, want)
+	}
+}
+
+// TestStreamsOfTLS: requests that overlap under TLS bring no programs to every packet of the host,
+// which could not read their frames; those in the clear do.
+func TestStreamsOfTLS(t *testing.T) {
+	for _, c := range []struct {
+		proto uint8
+		want  bool
+	}{{protoSealed, false}, {0, true}} {
+		r := Recorder{payload: true}
+		r.decode(&record{kind: kindRequest, family: 4, proto: c.proto, flags: uint32(observe.FlagOverlapped)}, 0, 0)
+		if r.streams.overlap != c.want {
+			t.Errorf("protocol %d: %v, want %v", c.proto, r.streams.overlap, c.want)
+		}
 	}
 }

@@ -159,7 +159,8 @@ func (r *Recorder) decode(rec *record, cpu int, number uint64) {
 	q.HTTP = int(rec.http)
 	q.Flags = observe.RequestFlags(rec.flags)
 	q.FirstByte = int64(rec.firstByte)
-	if q.Flags&observe.FlagOverlapped != 0 {
+	// Frames under TLS are none that programs at packets could read.
+	if q.Flags&observe.FlagOverlapped != 0 && rec.proto != protoSealed {
 		r.streams.overlap = true
 	}
 	if rec.proto == protoSealed || !r.payload && q.Flags&observe.FlagOverlapped != 0 {
