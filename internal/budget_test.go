@@ -39,6 +39,7 @@ var counting = regexp.MustCompile(`^(Reader|ReaderAt|Unpacked)$`)
 var ofOthers = []string{
 	"internal/sense/app", "internal/sense/callstack", "internal/sense/change", "internal/sense/container", "internal/sense/cpython", "internal/sense/elffile",
 	"internal/sense/goroutine", "internal/sense/hotspot", "internal/sense/kube", "internal/sense/packets", "internal/sense/procmem", "internal/sense/symbol",
+	"internal/sense/threadcontext",
 }
 
 // withoutBudget are the calls of such functions that are right all the same, by file and

@@ -332,6 +332,7 @@ func (c *requestsCmd) tellLosses(s *streams, lost request.Stats) {
 	tell(lost.Connections, "connections were not watched because kernel memory ran out")
 	tell(lost.Headers, observe.LossHeaders)
 	tell(lost.Blocks, observe.LossBlocks)
+	tell(lost.Contexts, observe.LossContexts)
 	tell(lost.Missed, "events of connections were kept from slowray by the kernel: requests may lack a part")
 	for _, what := range lost.Missing {
 		fmt.Fprintln(s.err, "slowray: not seen: "+what)

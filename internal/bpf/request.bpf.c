@@ -13,7 +13,8 @@
  *   tcp_retransmit_skb     something was retransmitted
  *   getpeername (cgroup)   accept() gives the application the connection
  *   tcp_sendmsg_locked     since 6.16, and only for the first bytes of an
- *                          answer: its status, and which thread sends it
+ *                          answer: its status, which thread sends it, and the
+ *                          span that it has in hand
  *   sock_send_length       the latter, from 6.3 to 6.15
  *   sched_switch, sched_waking   what threads do that have a request in hand
  *
@@ -36,6 +37,7 @@
 #include "headers/sched.h"
 #include "headers/record.h"
 #include "headers/head.h"
+#include "headers/thread_context.h"
 #include "headers/ledger.h"
 #include "headers/tls.h"
 #include "headers/protocol.h"
@@ -532,6 +534,8 @@ int BPF_PROG(sending, struct sock *sk, struct msghdr *msg)
 	}
 	if (with_work)
 		note_sender(c, sk);
+	if (with_labels && publishing)
+		note_context(c, sk);
 	if (!sending_seen)
 		return 0;
 	if (c->side == SERVED && c->proto >= PROTO_HTTP1 && c->phase == ASKED && !c->answered)

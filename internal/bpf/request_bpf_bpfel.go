@@ -17,16 +17,19 @@ import (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	RequestMapCallers        = "callers"
+	RequestMapConnContexts   = "conn_contexts"
 	RequestMapConnHeads      = "conn_heads"
 	RequestMapConns          = "conns"
 	RequestMapCounts         = "counts"
 	RequestMapEndpointMemos  = "endpoint_memos"
 	RequestMapEndpoints      = "endpoints"
+	RequestMapHandedContexts = "handed_contexts"
 	RequestMapHands          = "hands"
 	RequestMapHeads          = "heads"
 	RequestMapListening      = "listening"
 	RequestMapNextHeads      = "next_heads"
 	RequestMapOnConnect      = "on_connect"
+	RequestMapPublishers     = "publishers"
 	RequestMapRecords        = "records"
 	RequestMapRings          = "rings"
 	RequestMapThreads        = "threads"
@@ -62,6 +65,7 @@ const (
 	RequestVarIdleNs         = "idle_ns"
 	RequestVarKept           = "kept"
 	RequestVarLostConns      = "lost_conns"
+	RequestVarLostContexts   = "lost_contexts"
 	RequestVarLostEndpoints  = "lost_endpoints"
 	RequestVarLostWork       = "lost_work"
 	RequestVarMaxEndpoints   = "max_endpoints"
@@ -71,6 +75,7 @@ const (
 	RequestVarPagePasses     = "page_passes"
 	RequestVarPageToAddress  = "page_to_address"
 	RequestVarPageTries      = "page_tries"
+	RequestVarPublishing     = "publishing"
 	RequestVarSampleMask     = "sample_mask"
 	RequestVarSendingSeen    = "sending_seen"
 	RequestVarServedPorts    = "served_ports"
@@ -153,20 +158,23 @@ type RequestProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type RequestMapSpecs struct {
-	Callers       *ebpf.MapSpec `ebpf:"callers"`
-	ConnHeads     *ebpf.MapSpec `ebpf:"conn_heads"`
-	Conns         *ebpf.MapSpec `ebpf:"conns"`
-	Counts        *ebpf.MapSpec `ebpf:"counts"`
-	EndpointMemos *ebpf.MapSpec `ebpf:"endpoint_memos"`
-	Endpoints     *ebpf.MapSpec `ebpf:"endpoints"`
-	Hands         *ebpf.MapSpec `ebpf:"hands"`
-	Heads         *ebpf.MapSpec `ebpf:"heads"`
-	Listening     *ebpf.MapSpec `ebpf:"listening"`
-	NextHeads     *ebpf.MapSpec `ebpf:"next_heads"`
-	OnConnect     *ebpf.MapSpec `ebpf:"on_connect"`
-	Records       *ebpf.MapSpec `ebpf:"records"`
-	Rings         *ebpf.MapSpec `ebpf:"rings"`
-	Threads       *ebpf.MapSpec `ebpf:"threads"`
+	Callers        *ebpf.MapSpec `ebpf:"callers"`
+	ConnContexts   *ebpf.MapSpec `ebpf:"conn_contexts"`
+	ConnHeads      *ebpf.MapSpec `ebpf:"conn_heads"`
+	Conns          *ebpf.MapSpec `ebpf:"conns"`
+	Counts         *ebpf.MapSpec `ebpf:"counts"`
+	EndpointMemos  *ebpf.MapSpec `ebpf:"endpoint_memos"`
+	Endpoints      *ebpf.MapSpec `ebpf:"endpoints"`
+	HandedContexts *ebpf.MapSpec `ebpf:"handed_contexts"`
+	Hands          *ebpf.MapSpec `ebpf:"hands"`
+	Heads          *ebpf.MapSpec `ebpf:"heads"`
+	Listening      *ebpf.MapSpec `ebpf:"listening"`
+	NextHeads      *ebpf.MapSpec `ebpf:"next_heads"`
+	OnConnect      *ebpf.MapSpec `ebpf:"on_connect"`
+	Publishers     *ebpf.MapSpec `ebpf:"publishers"`
+	Records        *ebpf.MapSpec `ebpf:"records"`
+	Rings          *ebpf.MapSpec `ebpf:"rings"`
+	Threads        *ebpf.MapSpec `ebpf:"threads"`
 }
 
 // RequestVariableSpecs contains global variables before they are loaded into the kernel.
@@ -189,6 +197,7 @@ type RequestVariableSpecs struct {
 	IdleNs        *ebpf.VariableSpec `ebpf:"idle_ns"`
 	Kept          *ebpf.VariableSpec `ebpf:"kept"`
 	LostConns     *ebpf.VariableSpec `ebpf:"lost_conns"`
+	LostContexts  *ebpf.VariableSpec `ebpf:"lost_contexts"`
 	LostEndpoints *ebpf.VariableSpec `ebpf:"lost_endpoints"`
 	LostWork      *ebpf.VariableSpec `ebpf:"lost_work"`
 	MaxEndpoints  *ebpf.VariableSpec `ebpf:"max_endpoints"`
@@ -198,6 +207,7 @@ type RequestVariableSpecs struct {
 	PagePasses    *ebpf.VariableSpec `ebpf:"page_passes"`
 	PageToAddress *ebpf.VariableSpec `ebpf:"page_to_address"`
 	PageTries     *ebpf.VariableSpec `ebpf:"page_tries"`
+	Publishing    *ebpf.VariableSpec `ebpf:"publishing"`
 	SampleMask    *ebpf.VariableSpec `ebpf:"sample_mask"`
 	SendingSeen   *ebpf.VariableSpec `ebpf:"sending_seen"`
 	ServedPorts   *ebpf.VariableSpec `ebpf:"served_ports"`
@@ -236,35 +246,41 @@ func (o *RequestObjects) Close() error {
 //
 // It can be passed to LoadRequestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type RequestMaps struct {
-	Callers       *ebpf.Map `ebpf:"callers"`
-	ConnHeads     *ebpf.Map `ebpf:"conn_heads"`
-	Conns         *ebpf.Map `ebpf:"conns"`
-	Counts        *ebpf.Map `ebpf:"counts"`
-	EndpointMemos *ebpf.Map `ebpf:"endpoint_memos"`
-	Endpoints     *ebpf.Map `ebpf:"endpoints"`
-	Hands         *ebpf.Map `ebpf:"hands"`
-	Heads         *ebpf.Map `ebpf:"heads"`
-	Listening     *ebpf.Map `ebpf:"listening"`
-	NextHeads     *ebpf.Map `ebpf:"next_heads"`
-	OnConnect     *ebpf.Map `ebpf:"on_connect"`
-	Records       *ebpf.Map `ebpf:"records"`
-	Rings         *ebpf.Map `ebpf:"rings"`
-	Threads       *ebpf.Map `ebpf:"threads"`
+	Callers        *ebpf.Map `ebpf:"callers"`
+	ConnContexts   *ebpf.Map `ebpf:"conn_contexts"`
+	ConnHeads      *ebpf.Map `ebpf:"conn_heads"`
+	Conns          *ebpf.Map `ebpf:"conns"`
+	Counts         *ebpf.Map `ebpf:"counts"`
+	EndpointMemos  *ebpf.Map `ebpf:"endpoint_memos"`
+	Endpoints      *ebpf.Map `ebpf:"endpoints"`
+	HandedContexts *ebpf.Map `ebpf:"handed_contexts"`
+	Hands          *ebpf.Map `ebpf:"hands"`
+	Heads          *ebpf.Map `ebpf:"heads"`
+	Listening      *ebpf.Map `ebpf:"listening"`
+	NextHeads      *ebpf.Map `ebpf:"next_heads"`
+	OnConnect      *ebpf.Map `ebpf:"on_connect"`
+	Publishers     *ebpf.Map `ebpf:"publishers"`
+	Records        *ebpf.Map `ebpf:"records"`
+	Rings          *ebpf.Map `ebpf:"rings"`
+	Threads        *ebpf.Map `ebpf:"threads"`
 }
 
 func (m *RequestMaps) Close() error {
 	return _RequestClose(
 		m.Callers,
+		m.ConnContexts,
 		m.ConnHeads,
 		m.Conns,
 		m.Counts,
 		m.EndpointMemos,
 		m.Endpoints,
+		m.HandedContexts,
 		m.Hands,
 		m.Heads,
 		m.Listening,
 		m.NextHeads,
 		m.OnConnect,
+		m.Publishers,
 		m.Records,
 		m.Rings,
 		m.Threads,
@@ -291,6 +307,7 @@ type RequestVariables struct {
 	IdleNs        *ebpf.Variable `ebpf:"idle_ns"`
 	Kept          *ebpf.Variable `ebpf:"kept"`
 	LostConns     *ebpf.Variable `ebpf:"lost_conns"`
+	LostContexts  *ebpf.Variable `ebpf:"lost_contexts"`
 	LostEndpoints *ebpf.Variable `ebpf:"lost_endpoints"`
 	LostWork      *ebpf.Variable `ebpf:"lost_work"`
 	MaxEndpoints  *ebpf.Variable `ebpf:"max_endpoints"`
@@ -300,6 +317,7 @@ type RequestVariables struct {
 	PagePasses    *ebpf.Variable `ebpf:"page_passes"`
 	PageToAddress *ebpf.Variable `ebpf:"page_to_address"`
 	PageTries     *ebpf.Variable `ebpf:"page_tries"`
+	Publishing    *ebpf.Variable `ebpf:"publishing"`
 	SampleMask    *ebpf.Variable `ebpf:"sample_mask"`
 	SendingSeen   *ebpf.Variable `ebpf:"sending_seen"`
 	ServedPorts   *ebpf.Variable `ebpf:"served_ports"`

@@ -17,7 +17,8 @@ const mostVerified = 250_000
 
 var processed = regexp.MustCompile(`processed (\d+) insns`)
 
-// TestVerifier loads each program alone, on whatever kernel this is.
+// TestVerifier loads each program alone, on whatever kernel this is: as it is, and with all
+// that may be asked for.
 func TestVerifier(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -26,7 +27,8 @@ func TestVerifier(t *testing.T) {
 	loaded := 0
 	stats := ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}}
 	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){
-		"callerror": LoadCallError, "clear": LoadClear, "connect": LoadConnect, "dns": LoadDNS, "drop": LoadDrop, "flow": LoadFlow, "function": LoadFunction,
+		"request, labels": loadWithLabels,
+		"callerror":       LoadCallError, "clear": LoadClear, "connect": LoadConnect, "dns": LoadDNS, "drop": LoadDrop, "flow": LoadFlow, "function": LoadFunction,
 		"http2": LoadHTTP2, "profile": LoadProfile, "request": LoadRequest, "socket": LoadSocket, "stacks": LoadStacks,
 	} {
 		spec, err := load()
@@ -41,7 +43,7 @@ func TestVerifier(t *testing.T) {
 				if (name == "clear" || name == "http2") && HaveLoops() == nil {
 					t.Errorf("%s: %s: %v", name, program, err) // nobody else tests all of these on each kernel
 				}
-				t.Logf("not loaded here: %s: %v", name, err) // readers load what the kernel has hooks for, and their tests tell
+				t.Logf("not loaded here: %s: %s: %v", name, program, err) // readers load what the kernel has hooks for, and their tests tell
 				continue
 			}
 			log := c.Programs[program].VerifierLog
@@ -60,4 +62,13 @@ func TestVerifier(t *testing.T) {
 	if loaded == 0 {
 		t.Error("no program was loaded")
 	}
+}
+
+// loadWithLabels is LoadRequest for who asks for labels.
+func loadWithLabels() (*ebpf.CollectionSpec, error) {
+	spec, err := LoadRequest()
+	if err == nil {
+		err = spec.Variables[RequestVarWithLabels].Set(uint8(1))
+	}
+	return spec, err
 }

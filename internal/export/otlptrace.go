@@ -15,7 +15,7 @@ import (
 )
 
 // join gives a span its place: in the trace that the request carried, under the span that
-// sent it, where that was sampled. Of a trace that was not sampled there is no other span
+// sent it, or in that of the thread that did or that answered, where that was sampled. Of a trace that was not sampled there is no other span
 // anywhere: then the span is a trace of its own, as that of a request without a trace, and
 // links to the one that the request carried.
 func join(s *tracepb.Span, r *store.Request) {
@@ -31,8 +31,9 @@ func join(s *tracepb.Span, r *store.Request) {
 		return
 	}
 	s.TraceId, s.ParentSpanId, s.Flags = t.ID[:], t.Parent[:], t.Flags
-	if r.Side == observe.Served {
-		// The same request as its caller's end saw it, where slowray runs there too.
+	if r.Side == observe.Served && r.Flags&observe.FlagThreadContext == 0 {
+		// The same request as its caller's end saw it, where slowray runs there too: under
+		// another span where each end has that of its own thread.
 		s.Links = append(s.Links, &tracepb.Span_Link{TraceId: t.ID[:], SpanId: hopID(r, observe.Called), Flags: t.Flags,
 			Attributes: attributes("slowray.link", "called")})
 	}

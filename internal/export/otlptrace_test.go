@@ -65,6 +65,18 @@ func TestSpanJoinsItsTrace(t *testing.T) {
 	}
 }
 
+// TestSpanOfAThread: the ends of a request that carries no trace are under spans of two
+// threads, so neither knows the number of the other's span.
+func TestSpanOfAThread(t *testing.T) {
+	const id, parent = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+	_, s := bothEndsOf("00-" + id + "-" + parent + "-01")
+	s.Flags |= observe.FlagThreadContext
+	got := span(&s)
+	if hex.EncodeToString(got.TraceId) != id || hex.EncodeToString(got.ParentSpanId) != parent || len(got.Links) != 0 {
+		t.Errorf("trace %x, parent %x, links %v", got.TraceId, got.ParentSpanId, got.Links)
+	}
+}
+
 // TestSpanOfAnUnsampledTrace: nobody sends the spans of that trace, so one more would hang on
 // nothing.
 func TestSpanOfAnUnsampledTrace(t *testing.T) {

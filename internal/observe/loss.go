@@ -18,6 +18,8 @@ const (
 	// LossHeaders and LossBlocks are of what labels and traces are read from.
 	LossHeaders = "requests of HTTP/1.1 whose headers are longer than what is kept of them: a trace that they carry was not seen"
 	LossBlocks  = "header blocks of HTTP/2 that were not seen whole: requests may lack their label and trace"
+	// LossContexts is of where processes say that they publish the spans of their threads.
+	LossContexts = "thread contexts that could not be read: requests may lack their trace"
 )
 
 // Loss counts readings that were dropped or skipped to stay within bounds.

@@ -84,26 +84,27 @@ type RequestFlags uint32
 
 // The flags. The values are those of request.bpf.c.
 const (
-	FlagOverlapped  RequestFlags = 1 << iota // pipelined or multiplexed: parts are not told apart
-	FlagReset                                // the connection was reset meanwhile
-	FlagUnanswered                           // closed before the first response byte
-	FlagTruncated                            // closed before the response was acknowledged
-	FlagUnfinished                           // still going on when slowray looked last
-	FlagHalfClosed                           // the client closed its sending side
-	FlagClosed                               // the connection was closed with the response
-	FlagReordered                            // segments arrived out of order
-	FlagNagle                                // bytes waited for an acknowledgement of earlier ones (TCP_NODELAY off)
-	FlagZeroWindow                           // the receiver's window was closed
-	FlagSendBuffer                           // the sender's buffer was full
-	FlagRecvWindow                           // the receiver's window limited the sender
-	FlagTimeout                              // a retransmission timeout expired
-	FlagEstimated                            // a boundary was not seen and is estimated
-	FlagPreexisting                          // connection older than slowray: its first request may lack the accept wait
-	FlagSlow                                 // recorded because it was slow, whatever the sampling
-	FlagUploadAcks                           // request segments arrived one delayed acknowledgement apart
-	FlagAmended                              // the answer went on after its record: this one takes its place
-	FlagContended                            // it waited in futex(2) until a thread that had another request in hand ended that
-	FlagMultiplexed                          // one of several that a connection of HTTP/2 may have under way at once
+	FlagOverlapped    RequestFlags = 1 << iota // pipelined or multiplexed: parts are not told apart
+	FlagReset                                  // the connection was reset meanwhile
+	FlagUnanswered                             // closed before the first response byte
+	FlagTruncated                              // closed before the response was acknowledged
+	FlagUnfinished                             // still going on when slowray looked last
+	FlagHalfClosed                             // the client closed its sending side
+	FlagClosed                                 // the connection was closed with the response
+	FlagReordered                              // segments arrived out of order
+	FlagNagle                                  // bytes waited for an acknowledgement of earlier ones (TCP_NODELAY off)
+	FlagZeroWindow                             // the receiver's window was closed
+	FlagSendBuffer                             // the sender's buffer was full
+	FlagRecvWindow                             // the receiver's window limited the sender
+	FlagTimeout                                // a retransmission timeout expired
+	FlagEstimated                              // a boundary was not seen and is estimated
+	FlagPreexisting                            // connection older than slowray: its first request may lack the accept wait
+	FlagSlow                                   // recorded because it was slow, whatever the sampling
+	FlagUploadAcks                             // request segments arrived one delayed acknowledgement apart
+	FlagAmended                                // the answer went on after its record: this one takes its place
+	FlagContended                              // it waited in futex(2) until a thread that had another request in hand ended that
+	FlagMultiplexed                            // one of several that a connection of HTTP/2 may have under way at once
+	FlagThreadContext                          // its trace is that of the thread that sent it, or its answer (OTEP 4947): no bytes carried it
 
 	numFlags = iota
 )
@@ -111,6 +112,7 @@ const (
 var flagNames = [numFlags]string{
 	"overlapped", "reset", "unanswered", "truncated", "unfinished", "half_closed", "closed", "reordered", "nagle",
 	"zero_window", "send_buffer", "receive_window", "timeout", "estimated", "preexisting", "slow", "upload_acks", "amended", "contended", "multiplexed",
+	"thread_context",
 }
 
 // Names lists the flags as in JSON.

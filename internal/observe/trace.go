@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// Trace is the trace context that a request carries (W3C Trace Context).
+// Trace is the trace context that a request carries (W3C Trace Context), or that the thread
+// published which sent it, or its answer (FlagThreadContext).
 type Trace struct {
 	ID     [16]byte
-	Parent [8]byte // the span that sent the request
+	Parent [8]byte // the span that sent the request, or the one that answers it
 	Flags  uint32  // the eight of the header: TraceSampled
 }
 

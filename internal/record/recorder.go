@@ -361,6 +361,7 @@ func (r *Recorder) Status() Status {
 		{What: observe.LossUntaken, Count: int64(stats.Untaken)},
 		{What: observe.LossHeaders, Count: int64(stats.Headers)},
 		{What: observe.LossBlocks, Count: int64(stats.Blocks)},
+		{What: observe.LossContexts, Count: int64(stats.Contexts)},
 		{What: "requests that were to be stored, for which the disk was too slow or full", Count: int64(s.Store.Dropped)},
 	} {
 		if l.Count > 0 {

@@ -106,6 +106,7 @@ fresh:
 		c->mark = tp->snd_nxt;
 		return;
 	}
+	take_next_context(c, sk, from);
 	/* What went out is part of this request, not before it. */
 	c->out0 -= tp->write_seq - before;
 	c->segs0 -= tp->packets_out + again;
@@ -137,6 +138,7 @@ static __noinline int answer_unseen(struct conn *c, struct sock *sk, struct tcp_
 		if (__sync_val_compare_and_swap(&c->phase, ANSWERING, IDLE) == ANSWERING)
 			finish(c, sk, tp);
 		begin(c, tp, sent);
+		take_next_context(c, sk, from);
 		if (sending_seen)
 			take_next_head(c, sk, from);
 		c->in0 -= unseen;

@@ -104,8 +104,8 @@ static __always_inline void take_next_head(struct conn *c, struct sock *sk, __u3
 	next->len = 0;
 }
 
-/* Hands the head of a request over, to the slot of its record. Says whether there is one. */
-static __always_inline int hand_head(struct conn *c, struct sock *sk, __u32 cpu, __u64 number)
+/* Hands the head of a request over, to the slot of its record. */
+static __always_inline __u8 hand_head(struct conn *c, struct sock *sk, __u32 cpu, __u64 number)
 {
 	__u32 i = cpu * slots + (number & (slots - 1));
 	struct head *h = bpf_sk_storage_get(&conn_heads, sk, 0, 0), *to;
@@ -116,7 +116,7 @@ static __always_inline int hand_head(struct conn *c, struct sock *sk, __u32 cpu,
 	if (!to)
 		return 0;
 	copy_head(to, h);
-	return 1;
+	return KEPT_HEAD;
 }
 
 #endif

@@ -366,7 +366,7 @@ __noinline int end_stream(struct multiplexed *m, struct stream *s, __u32 flags, 
 	rec->http = s->http;
 	rec->netns = m->netns;
 	rec->proto = PROTO_HTTP2;
-	rec->has_head = 0;
+	rec->kept = 0;
 	rec->headers = m->headers;
 	rec->has_work = 0;
 	rec->share = share;

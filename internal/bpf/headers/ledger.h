@@ -274,7 +274,7 @@ static __always_inline int finish_here(struct conn *c, struct sock *sk, struct t
 	rec->share = c->share;
 	rec->first_byte = c->answer && !(c->flags & OVERLAPPED) ? span(l.start, c->answer) : 0;
 	fill_addresses(rec, c, sk);
-	rec->has_head = with_labels ? hand_head(c, sk, cpu, number) : 0;
+	rec->kept = with_labels ? hand_head(c, sk, cpu, number) | hand_context(c, sk, cpu, number) : 0;
 	if (with_work) {
 		struct hand *h = work_of(c, sk);
 

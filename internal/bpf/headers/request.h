@@ -93,6 +93,25 @@ struct head {
 	__u8 text[HEAD_SIZE] __attribute__((aligned(8)));
 };
 
+/*
+ * The record that a thread has of its span, up to its attributes (OTEP 4947, Thread-Local
+ * Context Record), and then what is ours. See thread_context.h.
+ */
+struct thread_context {
+	__u8 trace[16] __attribute__((aligned(8)));
+	__u8 span[8];
+	__u8 valid; /* 1 = it is; the rest is of no meaning otherwise */
+	__u8 trace_flags;
+	__u16 attributes; /* bytes; nobody looks at them */
+	__u32 of; /* which request: its number on the connection */
+};
+
+#define THREAD_CONTEXT_READ 28 /* bytes of the record */
+
+/* What is kept of a request besides its record. */
+#define KEPT_HEAD 1
+#define KEPT_CONTEXT 2
+
 /* One slot of a CPU's ring. commit is the slot's number plus one, written last. */
 struct record {
 	__u64 commit;
@@ -121,7 +140,7 @@ struct record {
 	__u16 pport;
 	__u32 netns;
 	__u8 proto;
-	__u8 has_head; /* the slot of the same number in heads is set */
+	__u8 kept; /* KEPT_: the slot of the same number in heads, handed_contexts is set */
 	__u8 has_work;
 	__u8 share; /* one of 2^share connections was followed when it began */
 	__u64 first_byte; /* ns from start to the first byte of the answer; 0 = none */

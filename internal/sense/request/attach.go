@@ -211,7 +211,7 @@ func (r *Recorder) spareSending() {
 		return
 	}
 	// First the change of place, so that nothing is read nowhere.
-	if r.objects.SendingSeen.Set(uint8(0)) == nil && !r.split {
+	if r.objects.SendingSeen.Set(uint8(0)) == nil && !r.split && !r.contexts.published() {
 		r.sendingLink.Close()
 		r.sendingLink = nil
 		r.follow(r.share) // calls are seen later from now on

@@ -25,21 +25,31 @@ func (r *Recorder) head(cpu int, number uint64) []byte {
 	return h.text[:min(int(h.len), headBytes)]
 }
 
-// readHead finds what was asked for, and the trace, in a request's first bytes.
-func (r *Recorder) readHead(rec *record, first []byte) {
+// What is kept of a request besides its record, see record.kept.
+const (
+	keptHead = 1 << iota
+	keptContext
+)
+
+// readHead finds what was asked for, and the trace, in a request's first bytes. whole is
+// false where the headers go on beyond, and no trace came before.
+func (r *Recorder) readHead(rec *record, first []byte) (whole bool) {
 	q := &r.request
 	q.Label = label(rec.proto, first[:min(len(first), labelBytes)])
 	if rec.proto != protoHTTP1 {
-		return
+		return true
 	}
 	trace, whole := traceOf(first)
-	if !whole {
-		r.stats.Headers++
-	}
-	// Of several requests in one record it is not known whose head this is.
-	if q.Requests <= 1 && q.Flags&observe.FlagOverlapped == 0 {
+	if single(q) {
 		q.Trace = trace
 	}
+	return whole || trace.Known()
+}
+
+// single says that there is one request in a record: of several it is not known whose head
+// and context were kept.
+func single(q *observe.Request) bool {
+	return q.Requests <= 1 && q.Flags&observe.FlagOverlapped == 0
 }
 
 var traceparent = []byte("traceparent")

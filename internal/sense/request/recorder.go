@@ -60,6 +60,7 @@ type Stats struct {
 	Untaken        uint64         // answers that the other end never took, of processes that have ended: taken for no request
 	Blocks         uint64         // header blocks of HTTP/2 that were not seen, or not whole, at the least: until names and values are spelled out again, labels and traces may be missing
 	Headers        uint64         // requests of HTTP/1.1 whose headers go on beyond what is kept, so that a trace may be there
+	Contexts       uint64         // contexts of threads that could not be read: requests may lack their trace
 	Mistaken       uint64         // connections under TLS that were taken for another one, for a while
 	Weight         uint32         // how many requests a record stands for now: 1 = all are recorded
 	Follow         uint32         // one of so many connections is followed now
@@ -86,6 +87,7 @@ type Recorder struct {
 
 	records  []byte // [CPU][slot]record
 	heads    []byte // [CPU][slot]head; one without labels
+	handed   []byte // [CPU][slot]threadContext; one without labels
 	rings    []byte // [CPU]ring
 	counts   []byte // [endpoint][CPU][lane]counters
 	cpus     int
@@ -120,7 +122,8 @@ type Recorder struct {
 	sealed  sealed
 	headers headers
 
-	each func(*observe.Request) // of the last Poll: Flush makes room with it
+	contexts contexts               // of threads
+	each     func(*observe.Request) // of the last Poll: Flush makes room with it
 }
 
 // objects are the programs and maps of request.bpf.c that every kernel has.
@@ -201,6 +204,7 @@ func (r *Recorder) load() error {
 	spec.Maps[bpf.RequestMapRecords].MaxEntries = uint32(r.slots) * uint32(r.cpus)
 	if r.opt.Labels {
 		spec.Maps[bpf.RequestMapHeads].MaxEntries = uint32(r.slots) * uint32(r.cpus)
+		spec.Maps[bpf.RequestMapHandedContexts].MaxEntries = uint32(r.slots) * uint32(r.cpus)
 	}
 	spec.Maps[bpf.RequestMapRings].MaxEntries = uint32(r.cpus)
 	spec.Maps[bpf.RequestMapCounts].MaxEntries = uint32(endpoints * r.cpus * 2)
@@ -256,6 +260,7 @@ func (r *Recorder) mapMemory() error {
 	}{
 		{&r.records, r.objects.Records, unix.PROT_READ},
 		{&r.heads, r.objects.Heads, unix.PROT_READ},
+		{&r.handed, r.objects.HandedContexts, unix.PROT_READ},
 		{&r.rings, r.objects.Rings, unix.PROT_READ | unix.PROT_WRITE},
 		{&r.counts, r.objects.Counts, unix.PROT_READ},
 	} {
@@ -282,6 +287,7 @@ func (r *Recorder) Close() {
 		r.streams.close()
 		r.clear.close()
 		r.headers.close()
+		r.contexts.close()
 		r.price.close()
 		for _, m := range r.mapped {
 			_ = unix.Munmap(m)
@@ -333,6 +339,7 @@ func (r *Recorder) Stats() Stats {
 	_ = r.objects.LostEndpoints.Get(&s.OtherEndpoints)
 	_ = r.objects.Untaken.Get(&s.Untaken)
 	_ = r.objects.LostWork.Get(&s.Unfollowed)
+	_ = r.objects.LostContexts.Get(&s.Contexts)
 	s.Streams = r.lostOfStreams()
 	s.Blocks = r.headers.lost
 	s.Missed, s.Frames, s.Mistaken = r.missed(), r.sealed.left, r.clear.mistaken()

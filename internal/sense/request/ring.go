@@ -37,7 +37,7 @@ type record struct {
 	peerPort  uint16
 	netns     uint32
 	proto     uint8
-	hasHead   uint8
+	kept      uint8 // keptHead, keptContext
 	hasWork   uint8
 	share     uint8
 	firstByte uint64
@@ -89,6 +89,7 @@ func (r *Recorder) Poll(each func(*observe.Request)) int {
 	now := time.Now()
 	r.tellStreams(now)
 	r.tellClear(now)
+	r.tellContexts(now)
 	r.govern(now)
 	return n
 }
@@ -172,10 +173,20 @@ func (r *Recorder) decode(rec *record, cpu int, number uint64) {
 		r.threads.follow(q.PID)
 	}
 	q.Label, q.Trace = "", observe.Trace{}
-	if rec.hasHead != 0 {
-		r.readHead(rec, r.head(cpu, number))
+	whole := true
+	if rec.kept&keptHead != 0 {
+		whole = r.readHead(rec, r.head(cpu, number))
 	} else if rec.headers != 0 {
 		r.readHeaders(rec)
+	}
+	if r.opt.Labels {
+		r.contexts.want(q.PID)
+	}
+	if rec.kept&keptContext != 0 && !q.Trace.Known() {
+		r.contexts.read(q, r.context(cpu, number))
+	}
+	if !whole && !q.Trace.Known() {
+		r.stats.Headers++
 	}
 }
 

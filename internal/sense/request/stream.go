@@ -352,6 +352,7 @@ func (u *Subscription) Stats() Stats {
 	now.Missed -= was.Missed
 	now.Unfollowed -= was.Unfollowed
 	now.Headers -= was.Headers
+	now.Contexts -= was.Contexts
 	now.Blocks -= was.Blocks
 	now.Streams -= was.Streams
 	now.Mistaken -= was.Mistaken

@@ -82,5 +82,5 @@ export const flags = {
   nagle: say`a small piece waited for an acknowledgement: set TCP_NODELAY`, zero_window: say`the receiver had no room`, send_buffer: say`the send buffer was full`, receive_window: say`the receiver's window was too small`,
   timeout: say`a retransmission timer ran out`, estimated: say`times are estimated`, preexisting: say`the connection is older than the recording`, slow: say`slow for its endpoint`,
   upload_acks: say`the upload waited for acknowledgements`, amended: say`takes the place of an earlier record`, contended: say`several threads had it in hand`,
-  multiplexed: say`one of several on its connection (HTTP/2)`,
+  multiplexed: say`one of several on its connection (HTTP/2)`, thread_context: say`the trace is that of its thread`,
 };

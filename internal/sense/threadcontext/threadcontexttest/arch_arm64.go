@@ -1,0 +1,3 @@
+package threadcontexttest
+
+var descriptors = []string{"-mtls-dialect=desc"}
