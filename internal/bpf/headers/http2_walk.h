@@ -178,7 +178,7 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 	s = stream_of(at->m, id, 0);
 	if (!s || !s->id)
 		return 0;
-	if (at->m->taken == RESERVED) { /* answered before it is known where: request.bpf.c has it */
+	if (at->m->taken == RESERVED && (flags & END_STREAM || type == RST_STREAM)) { /* over before it is known where: request.bpf.c has it */
 		free_stream(at->m, s);
 		return 0;
 	}
