@@ -143,6 +143,31 @@ static __noinline int go_http2(struct owner *o, __u64 data, __u32 epoch)
 	return 0;
 }
 
+/* What a new Conn is, and what its goroutine reads for it from now on. Calls of their own, these,
+ * for the stack of clear_go(): see session_of(). */
+static __noinline int go_handshake(struct owner *o, struct goroutine *g, __u32 epoch)
+{
+	struct session fresh = { .epoch = epoch };
+	struct searching search = { .handshake = 1 };
+
+	if (!o || !g)
+		return 0;
+	search.object = o->object;
+	bpf_map_update_elem(&sessions, o, &fresh, BPF_ANY);
+	bpf_map_update_elem(&searches, g, &search, BPF_ANY);
+	return 0;
+}
+
+/* Who calls has said its preface. */
+static __noinline int go_asks(struct owner *o, __u32 epoch)
+{
+	struct session *s = o ? bpf_map_lookup_elem(&sessions, o) : 0;
+
+	if (s && s->epoch == epoch)
+		name_owner(o, s);
+	return 0;
+}
+
 SEC("uprobe")
 int clear_go(void *ctx)
 {
@@ -150,10 +175,7 @@ int clear_go(void *ctx)
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 	struct goroutine g = { register_at(ctx, reg_g), o.tgid };
 	__u8 function = cookie, type;
-	struct session fresh = {};
-	struct searching search = {};
 	struct clear b = { .when = bpf_ktime_get_ns() };
-	struct session *s;
 
 	__sync_fetch_and_add(&hits, 1);
 	b.library = cookie >> 8;
@@ -164,21 +186,15 @@ int clear_go(void *ctx)
 		go_http2(&o, register_at(ctx, reg_go[2]), epoch_of(b.library));
 		return 0;
 	case GO_HANDSHAKE:
-		fresh.epoch = epoch_of(b.library);
-		search.object = o.object = register_at(ctx, reg_go[0]);
-		search.handshake = 1;
-		bpf_map_update_elem(&sessions, &o, &fresh, BPF_ANY);
-		bpf_map_update_elem(&searches, &g, &search, BPF_ANY);
+		o.object = register_at(ctx, reg_go[0]);
+		go_handshake(&o, &g, epoch_of(b.library));
 		return 0;
 	case GO_WRITE: /* b []byte */
 		o.object = register_at(ctx, reg_go[0]);
 		b.bytes = (void *)register_at(ctx, reg_go[1]);
 		b.count = register_at(ctx, reg_go[2]);
-		if (saw_clear(&o, &b)) {
-			s = bpf_map_lookup_elem(&sessions, &o);
-			if (s && s->epoch == epoch_of(b.library))
-				name_owner(&o, s);
-		}
+		if (saw_clear(&o, &b))
+			go_asks(&o, epoch_of(b.library));
 		return 0;
 	case GO_READ: /* ([]byte, recordType, error) */
 		type = register_at(ctx, reg_go[3]);

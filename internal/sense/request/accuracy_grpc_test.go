@@ -56,8 +56,8 @@ func streamsOfGRPC(tr *trial) {
 			}
 		}
 	}
-	tr.sameStreams(observe.Served, served, began, 0, medianLimit)
-	tr.sameStreams(observe.Called, called, began, 0, medianLimit)
+	tr.sameStreams(observe.Served, streamLog{said: served, limit: medianLimit}, began)
+	tr.sameStreams(observe.Called, streamLog{said: called, limit: medianLimit}, began)
 	for _, side := range []observe.Side{observe.Served, observe.Called} {
 		lasting := 0
 		for _, r := range tr.of(side) {
