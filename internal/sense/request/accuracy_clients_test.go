@@ -61,7 +61,7 @@ func streamsOfBoth(t *testing.T, program []string, connections, atOnce, turns, w
 		s := tr.startTLS(run("serve", cert, key))
 		port := s.addr.(*net.TCPAddr).Port
 		tr.record(request.Options{Labels: true})
-		for deadline := time.Now().Add(time.Minute); tr.streams.Load() == 0; {
+		for deadline := time.Now().Add(3 * time.Minute); tr.streams.Load() == 0; {
 			s.call(run("call", port, 1, 4, 3))
 			if time.Now().After(deadline) {
 				tr.t.Fatalf("HTTP/2 under TLS, and no stream was distinguished: %v", tr.recorder.Stats().Missing)

@@ -29,7 +29,7 @@ func streamsOfGRPC(tr *trial) {
 		return exec.Command(program, append([]string{"call", fmt.Sprint(s.addr.(*net.TCPAddr).Port)}, args...)...)
 	}
 	tr.record(request.Options{Labels: true})
-	for deadline := time.Now().Add(time.Minute); tr.streams.Load() == 0; {
+	for deadline := time.Now().Add(3 * time.Minute); tr.streams.Load() == 0; {
 		s.call(caller("1", "4", "3"))
 		if time.Now().After(deadline) {
 			tr.t.Fatalf("gRPC under TLS, and no stream was distinguished: %v", tr.recorder.Stats().Missing)
