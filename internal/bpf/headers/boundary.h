@@ -23,6 +23,10 @@
  * TLS adds. */
 #define REMARK 96
 
+/* KeyUpdate of TLS 1.3, alone in its record (RFC 8446, 4.6.3, 5.2): header; type and length,
+ * what is asked for; content type and tag. So long is also COM_PING of MySQL, which is answered. */
+#define KEY_UPDATE (5 + 4 + 1 + 1 + 16)
+
 /* COM_STMT_CLOSE of MySQL, which has no answer: header, command, number. */
 #define MYSQL_STMT_CLOSE 9
 
@@ -119,7 +123,7 @@ static __always_inline void ask_more(struct conn *c, __u64 when)
 /*
  * Whether what was said may be a remark and no request: something that the other
  * end takes note of and does not answer. Where the protocol is not known, as
- * under TLS, it is short and follows an answer at once. bytes is how much was
+ * under TLS, it is short and follows an answer at once, or new keys. bytes is how much was
  * said, heard whether the other end has all of it.
  *
  * This decides only what is otherwise not known: when more comes after a pause,
@@ -131,6 +135,8 @@ static __always_inline int is_remark(struct conn *c, __u64 bytes, int heard)
 		return 0;
 	if (c->proto == PROTO_MYSQL)
 		return bytes == MYSQL_STMT_CLOSE;
+	if (c->tls == TLS_READY && bytes == KEY_UPDATE)
+		return c->proto <= PROTO_OTHER;
 	return c->proto <= PROTO_OTHER && c->prompt && bytes <= REMARK;
 }
 

@@ -22,13 +22,13 @@ struct owner {
 
 /* What is known of an owner. */
 struct session {
-	__u64 sk; /* the address of its socket, as far as is known; never followed */
+	__u64 socket; /* its socket's cookie, as far as is known: no other one ever has it */
 	__u32 place; /* of its streams, plus 1; 0 = none yet */
 	__u32 in, out; /* clear bytes that passed since */
 	__u32 epoch; /* Go: in which its socket was looked for */
 	__u8 http2; /* it speaks HTTP/2 */
 	__u8 direct; /* it reads the socket itself */
-	__u8 agreed; /* how often bytes of sk were followed by clear bytes of this owner */
+	__u8 agreed; /* how often bytes of socket were followed by clear bytes of this owner */
 };
 
 struct {
@@ -38,7 +38,7 @@ struct {
 	__type(value, struct session);
 } sessions SEC(".maps");
 
-/* Which owner a socket has, by the socket's address. */
+/* Which owner a socket has, by the socket's cookie. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -77,9 +77,10 @@ static __always_inline struct multiplexed *streams_of(const struct owner *o, con
 	return place_as(o, s, TAKEN_PLACE);
 }
 
-/* Who calls asks before it reads anything, and its socket is not known before that. What it
- * asks meanwhile is noted in a place without a connection. */
-static __always_inline struct multiplexed *reserve_place(const struct owner *o, struct session *s)
+/* A connection begins before its socket is known: who calls asks before it reads anything, and
+ * who serves has often read the first requests with the preface. What is asked meanwhile is
+ * noted in a place without a connection, and no header block is missed. */
+static __always_inline struct multiplexed *reserve_place(const struct owner *o, struct session *s, __u8 side)
 {
 	struct multiplexed *m = take_place(&s->place, RESERVED);
 
@@ -87,9 +88,10 @@ static __always_inline struct multiplexed *reserve_place(const struct owner *o, 
 		return 0;
 	m->owner = o->object;
 	m->pid = o->tgid;
-	m->side = CALLED;
+	m->side = side;
 	m->epoch = 0; /* the first bytes tell */
 	m->hash = 0;
+	m->arrived = m->reading = 0;
 	s->in = s->out = 0;
 	return m;
 }
@@ -104,7 +106,7 @@ static __always_inline void forget(const struct owner *o, struct session *s)
 		m->owner = 0;
 	s->place = 0;
 	s->agreed = 0;
-	s->sk = 0;
+	s->socket = 0;
 	__sync_fetch_and_add(&contradictions, 1);
 }
 
@@ -128,6 +130,7 @@ static __noinline struct session *session_of(struct owner *o)
 	return bpf_map_lookup_elem(&sessions, o);
 }
 
+/* Returns 1 where a connection begins and its socket is not known yet. */
 static __noinline int saw_clear(struct owner *o, struct clear *b)
 {
 	struct session *s;
@@ -152,8 +155,9 @@ static __noinline int saw_clear(struct owner *o, struct clear *b)
 		return 0;
 	__sync_fetch_and_add(&http2_by[b->library & (LIBRARIES - 1)], 1);
 	at.m = streams_of(o, s);
+	preface = preface && !at.m;
 	if (!at.m)
-		at.m = preface && !b->in ? reserve_place(o, s) : place_as(o, s, RESERVED);
+		at.m = preface ? reserve_place(o, s, b->in ? SERVED : CALLED) : place_as(o, s, RESERVED);
 	if (!at.m)
 		return 0;
 	if (at.m->epoch != epoch_of(b->library)) {
@@ -177,10 +181,10 @@ static __noinline int saw_clear(struct owner *o, struct clear *b)
 	else if (at.share != UNCOUNTED)
 		at.share += clear_share;
 	if (at.share == UNCOUNTED && !at.m->open)
-		return 0; /* where the frames are is found out anew */
+		return preface; /* where the frames are is found out anew */
 	at.m->tid = bpf_get_current_pid_tgid();
 	walk(&at, passed);
-	return 0;
+	return preface;
 }
 
 #define NO_PLACE (~0U) /* there was none left */
@@ -205,10 +209,10 @@ static __noinline int bind(struct owner *o, struct sock *sk, struct tcp_sock *tp
 		if (*place || c->proto > PROTO_OTHER)
 			return 0;
 		m = place_as(o, s, RESERVED);
-		if (m && c->side == CALLED && __sync_val_compare_and_swap(&m->taken, RESERVED, TAKEN_PLACE) == RESERVED) {
+		if (m && c->side == m->side && __sync_val_compare_and_swap(&m->taken, RESERVED, TAKEN_PLACE) == RESERVED) {
 			describe(m, c, sk, tp);
 			m->pid = o->tgid;
-			s->sk = (__u64)sk;
+			s->socket = bpf_get_socket_cookie(sk);
 			*place = s->place;
 			return 0;
 		}
@@ -222,7 +226,7 @@ static __noinline int bind(struct owner *o, struct sock *sk, struct tcp_sock *tp
 	m->epoch = 0; /* the first bytes tell */
 	m->owner = o->object;
 	m->pid = o->tgid;
-	s->sk = (__u64)sk;
+	s->socket = bpf_get_socket_cookie(sk);
 	s->in = s->out = 0;
 	s->place = *place;
 	return 0;

@@ -23,8 +23,12 @@ enum go_function {
 #define APPLICATION_DATA 23 /* RFC 8446, 5.1 */
 #define CHANGE_CIPHER_SPEC 20
 
-/* How often a goroutine has to read the same socket for a Conn. */
+/* How often a goroutine has to read the same socket for a Conn; within its handshake once is enough. */
 #define GO_AGREE 2
+
+/* How deep in other connections a Conn is looked for: gRPC has it in one, and whoever counts
+ * or limits bytes in another. */
+#define GO_WRAPPED 3
 
 /* Registers of arguments and results of Go, its stack pointer and its g. Set by user space. */
 const volatile __u32 reg_go[5], reg_go_sp, reg_g;
@@ -40,9 +44,9 @@ struct goroutine {
 
 /* What a goroutine does for a Conn whose socket is not known. */
 struct searching {
-	__u64 object, sk;
+	__u64 object, socket;
 	__u32 spoiled; /* it read another one, too */
-	__u32 found; /* sk is the socket: the next read of it binds */
+	__u32 handshake;
 };
 
 struct {
@@ -53,28 +57,30 @@ struct {
 } searches SEC(".maps");
 
 /* A goroutine has read a socket. */
-static __noinline int go_read(struct sock *sk, struct tcp_sock *tp, struct conn *c)
+static __noinline int go_read(struct sock *sk)
 {
 	struct goroutine g = { .tgid = bpf_get_current_pid_tgid() >> 32 };
-	struct owner o = { .tgid = g.tgid };
 	struct searching *w;
+	__u64 socket;
 
-	if (!sk || !tp || !c)
+	if (!sk)
 		return 0;
 	g.g = register_at((void *)bpf_task_pt_regs(bpf_get_current_task_btf()), reg_g);
 	w = bpf_map_lookup_elem(&searches, &g);
 	if (!w)
 		return 0;
-	if (w->found) {
-		o.object = w->object;
-		if (w->sk == (__u64)sk)
-			bind(&o, sk, tp, c);
-		bpf_map_delete_elem(&searches, &g);
-		return 0;
-	}
-	w->spoiled |= w->sk && w->sk != (__u64)sk;
-	w->sk = (__u64)sk;
+	socket = bpf_get_socket_cookie(sk);
+	w->spoiled |= w->socket && w->socket != socket;
+	w->socket = socket;
 	return 0;
+}
+
+/* The next read of a socket binds: by whatever goroutine, since servers read on in another
+ * one than the handshake's. */
+static __always_inline void name_owner(const struct owner *o, const struct session *s)
+{
+	if (s->http2 && s->agreed >= GO_AGREE)
+		bpf_map_update_elem(&owners, &s->socket, o, BPF_ANY);
 }
 
 /* A goroutine has a record of a Conn. Where that has streams its socket is known; else
@@ -94,24 +100,71 @@ static __noinline int find_socket(struct owner *o, struct goroutine *g, __u32 ep
 	if (s->epoch != epoch) { /* meanwhile it may have become another Conn's memory */
 		s->epoch = epoch;
 		s->http2 = s->agreed = 0;
-		s->sk = 0;
+		s->socket = 0;
 	}
 	w = bpf_map_lookup_elem(&searches, g);
-	new.object = o->object;
-	if (s->agreed >= GO_AGREE) {
-		if (!s->http2) {
-			bpf_map_delete_elem(&searches, g);
+	if (w && w->object == o->object && w->socket && !w->spoiled) {
+		s->agreed = s->socket == w->socket ? s->agreed + 1 : 1;
+		s->socket = w->socket;
+		if (w->handshake)
+			s->agreed = GO_AGREE;
+	}
+	if (s->agreed < GO_AGREE) {
+		new.object = o->object;
+		bpf_map_update_elem(&searches, g, &new, BPF_ANY);
+		return 0;
+	}
+	bpf_map_delete_elem(&searches, g);
+	name_owner(o, s);
+	return 0;
+}
+
+/* A connection of HTTP/2 begins: c net.Conn is the first argument, after the receiver where
+ * there is one. Its data is a Conn, or something that has a net.Conn first. */
+static __noinline int go_http2(struct owner *o, __u64 data, __u32 epoch)
+{
+	struct session *s;
+
+	if (!o)
+		return 0;
+	for (int i = 0; i < GO_WRAPPED; i++) {
+		o->object = data;
+		s = bpf_map_lookup_elem(&sessions, o);
+		if (s) {
+			if (s->epoch != epoch)
+				return 0;
+			s->http2 = 1;
+			name_owner(o, s);
 			return 0;
 		}
-		new.sk = s->sk;
-		new.found = 1;
-	} else if (w && w->object == o->object) {
-		if (w->sk && !w->spoiled) {
-			s->agreed = s->sk == w->sk ? s->agreed + 1 : 1;
-			s->sk = w->sk;
-		}
+		if (bpf_probe_read_user(&data, sizeof(data), (void *)data + sizeof(__u64)))
+			return 0;
 	}
-	bpf_map_update_elem(&searches, g, &new, BPF_ANY);
+	return 0;
+}
+
+/* What a new Conn is, and what its goroutine reads for it from now on. Calls of their own, these,
+ * for the stack of clear_go(): see session_of(). */
+static __noinline int go_handshake(struct owner *o, struct goroutine *g, __u32 epoch)
+{
+	struct session fresh = { .epoch = epoch };
+	struct searching search = { .handshake = 1 };
+
+	if (!o || !g)
+		return 0;
+	search.object = o->object;
+	bpf_map_update_elem(&sessions, o, &fresh, BPF_ANY);
+	bpf_map_update_elem(&searches, g, &search, BPF_ANY);
+	return 0;
+}
+
+/* Who calls has said its preface. */
+static __noinline int go_asks(struct owner *o, __u32 epoch)
+{
+	struct session *s = o ? bpf_map_lookup_elem(&sessions, o) : 0;
+
+	if (s && s->epoch == epoch)
+		name_owner(o, s);
 	return 0;
 }
 
@@ -122,8 +175,6 @@ int clear_go(void *ctx)
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 	struct goroutine g = { register_at(ctx, reg_g), o.tgid };
 	__u8 function = cookie, type;
-	struct session fresh = {};
-	struct searching search = {};
 	struct clear b = { .when = bpf_ktime_get_ns() };
 
 	__sync_fetch_and_add(&hits, 1);
@@ -131,18 +182,19 @@ int clear_go(void *ctx)
 	switch (function) {
 	case GO_HTTP2:
 		__sync_fetch_and_add(&http2_by[b.library & (LIBRARIES - 1)], 1);
+		go_http2(&o, register_at(ctx, reg_go[1]), epoch_of(b.library));
+		go_http2(&o, register_at(ctx, reg_go[2]), epoch_of(b.library));
 		return 0;
 	case GO_HANDSHAKE:
-		fresh.epoch = epoch_of(b.library);
-		search.object = o.object = register_at(ctx, reg_go[0]);
-		bpf_map_update_elem(&sessions, &o, &fresh, BPF_ANY);
-		bpf_map_update_elem(&searches, &g, &search, BPF_ANY);
+		o.object = register_at(ctx, reg_go[0]);
+		go_handshake(&o, &g, epoch_of(b.library));
 		return 0;
 	case GO_WRITE: /* b []byte */
 		o.object = register_at(ctx, reg_go[0]);
 		b.bytes = (void *)register_at(ctx, reg_go[1]);
 		b.count = register_at(ctx, reg_go[2]);
-		saw_clear(&o, &b);
+		if (saw_clear(&o, &b))
+			go_asks(&o, epoch_of(b.library));
 		return 0;
 	case GO_READ: /* ([]byte, recordType, error) */
 		type = register_at(ctx, reg_go[3]);

@@ -223,7 +223,8 @@ static __always_inline void describe(struct multiplexed *m, struct conn *c, stru
 	}
 	m->arrived = m->reading = 0;
 	m->rtt_us = min_rtt_of(tp) / NSEC_PER_USEC;
-	m->tls_us = c->tls == TLS_READY && !(c->tls_is & TLS_UNTIL) ? c->tls_ns / NSEC_PER_USEC : 0;
+	/* A request that is over by now has the handshake. */
+	m->tls_us = c->tls == TLS_READY && !(c->tls_is & TLS_UNTIL) && (!c->seq || (c->seq == 1 && c->phase != IDLE)) ? c->tls_ns / NSEC_PER_USEC : 0;
 	m->accept_us = m->tls_us && c->side == SERVED && c->accept_us ? c->accept_us - 1 : 0;
 	c->proto = PROTO_HTTP2;
 	__sync_fetch_and_add(&told_apart, 1);

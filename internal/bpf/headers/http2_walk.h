@@ -178,7 +178,7 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 	s = stream_of(at->m, id, 0);
 	if (!s || !s->id)
 		return 0;
-	if (at->m->taken == RESERVED) { /* answered before it is known where: request.bpf.c has it */
+	if (at->m->taken == RESERVED && (flags & END_STREAM || type == RST_STREAM)) { /* over before it is known where: request.bpf.c has it */
 		free_stream(at->m, s);
 		return 0;
 	}
@@ -196,8 +196,12 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 	} else if (type == DATA) {
 		s->bytes_answered += len;
 	} else {
-		/* A server that answers before all was asked resets what is left. */
-		end_stream(at->m, s, RESET | (s->answer ? TRUNCATED : UNANSWERED), at->now);
+		__u32 code = 1;
+
+		/* A server that answers before all was asked resets what is left; and one that has
+		 * said all may do so in place of the end, without an error (RFC 9113, 7 and 8.1): node. */
+		load(at, at->off + FRAME_HEADER, &code, sizeof(code));
+		end_stream(at->m, s, !s->answer ? RESET | UNANSWERED : code ? RESET | TRUNCATED : 0, at->now);
 		free_stream(at->m, s);
 		return 0;
 	}

@@ -18,12 +18,13 @@ import (
 	"github.com/slowray/slowray/lab/netns"
 )
 
-// told is a stream as the server (testdata/h2tls.py) says that it was. Times are ns of
-// CLOCK_MONOTONIC.
+// told is a stream as a server (as testdata/h2tls.py) or a caller says that it was. Times are
+// ns of CLOCK_MONOTONIC.
 type told struct {
 	port, id               int
 	asked, answered, ended int64
 	what                   string
+	first                  int64 // it began; 0 = not said
 }
 
 // tlsServer is testdata/h2tls.py in a place of a trial.
@@ -67,8 +68,7 @@ func (tr *trial) startTLS(cmd *exec.Cmd) *tlsServer {
 	s.addr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}
 	go func() {
 		for lines.Scan() {
-			var x told
-			if _, err := fmt.Sscan(lines.Text(), &x.port, &x.id, &x.asked, &x.answered, &x.ended, &x.what); err == nil {
+			if x, ok := parseTold(lines.Text()); ok {
 				s.mu.Lock()
 				s.log = append(s.log, x)
 				s.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 
 // find looks for libraries in the files of processes, and watches which protocol their
 // connections agree on.
-func (c *clearSide) find(ctx context.Context, processes []*clearProcess) found {
-	f := found{files: map[*clearProcess]tlslib.Process{}}
+func (c *clearSide) find(ctx context.Context, processes []*clearProcess) (f found) {
+	f = found{files: map[*clearProcess]tlslib.Process{}}
 	begun := time.Now()
 	defer func() { f.took = time.Since(begun) }()
 	taken := map[tlslib.ID]bool{}

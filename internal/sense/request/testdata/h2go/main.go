@@ -29,17 +29,10 @@ import (
 	"reflect"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
-	"unsafe"
-)
 
-func now() int64 {
-	var t syscall.Timespec
-	const monotonic = 1
-	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, monotonic, uintptr(unsafe.Pointer(&t)), 0)
-	return t.Nano()
-}
+	"github.com/slowray/slowray/internal/sense/request/testdata/h2go/framelog"
+)
 
 // streamOf is the number of a stream, which a handler is not told.
 func streamOf(w http.ResponseWriter) (id uint64) {
@@ -58,7 +51,7 @@ func act(w http.ResponseWriter, r *http.Request) (answered int64) {
 	delay := time.Duration(ms) * time.Millisecond
 	answer := func(body []byte) {
 		if answered == 0 {
-			answered = now()
+			answered = framelog.Now()
 		}
 		_, _ = w.Write(body)
 		w.(http.Flusher).Flush()
@@ -89,7 +82,7 @@ func act(w http.ResponseWriter, r *http.Request) (answered int64) {
 }
 
 func handle(w http.ResponseWriter, r *http.Request) {
-	asked := now()
+	asked := framelog.Now()
 	answered := act(w, r)
 	if r.URL.Path == "/q" {
 		return
@@ -97,7 +90,7 @@ func handle(w http.ResponseWriter, r *http.Request) {
 	_, port, _ := net.SplitHostPort(r.RemoteAddr)
 	mu.Lock()
 	defer mu.Unlock()
-	fmt.Fprintln(out, port, streamOf(w), asked, answered, now(), r.URL.Path[1:])
+	fmt.Fprintln(out, port, streamOf(w), asked, answered, framelog.Now(), r.URL.Path[1:])
 	out.Flush()
 }
 
