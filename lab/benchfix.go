@@ -253,7 +253,7 @@ func hostConntrack(command string) (string, bool) {
 func (r *runner) tryChange(ctx context.Context, box *sandbox.Box, cause string) (tried, error) {
 	ctx, cancel := context.WithTimeout(ctx, fixProof+2*proofEnds)
 	defer cancel()
-	traffic, err := r.startLoad(ctx, box, r.LoadWith(r.Faults), fixProof+proofEnds)
+	traffic, err := r.startLoad(ctx, box, r.LoadWith(r.Faults), fixProof+proofEnds, 0)
 	if err != nil {
 		return tried{}, err
 	}

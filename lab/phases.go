@@ -76,7 +76,7 @@ func (r *runner) phase(ctx context.Context, box *sandbox.Box, p incident.Phase) 
 	if p.Loss() > 0 {
 		window = lossyWindow
 	}
-	t, err := r.startLoad(ctx, box, r.Load, phaseWarm+window+phaseAfter)
+	t, err := r.startLoad(ctx, box, r.Load, phaseWarm+window+phaseAfter, 0)
 	if err != nil {
 		return result, "", err
 	}

@@ -69,7 +69,7 @@ func (r *runner) inject(ctx context.Context, lasting time.Duration) (p injected,
 	if p.stack, err = server.Start(ctx, p.box, r.exe, r.Injected(r.Faults), r.plan); err != nil {
 		return p, err
 	}
-	p.traffic, err = r.startLoad(ctx, p.box, r.LoadWith(r.Faults), lasting)
+	p.traffic, err = r.startLoad(ctx, p.box, r.LoadWith(r.Faults), lasting, 0)
 	return p, err
 }
 

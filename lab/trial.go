@@ -21,10 +21,11 @@ import (
 const (
 	measureWarm   = 1500 * time.Millisecond // load before a measurement, if the incident asks for no more
 	measureWindow = 4 * time.Second
-	briefWindow   = 2 * time.Second // the same, when it is to be brief: what is too close to call is measured again
-	watchWarm     = 2 * time.Second // load before the window slowray looks at
-	watchAfter    = time.Second     // load after that window: longer than slowray takes to begin
-	quick         = 2               // slowray's window is divided by this for a quick incident
+	briefWindow   = 2 * time.Second  // the same, when it is to be brief: what is too close to call is measured again
+	watchWarm     = 2 * time.Second  // load before the window slowray looks at
+	watchAfter    = time.Second      // load after that window, at least
+	watchSpare    = 40 * time.Second // … and at most so much longer, until slowray is done: nobody knows how long it takes to begin
+	quick         = 2                // slowray's window is divided by this for a quick incident
 
 	// The same for an incident that is what it is at once. The window has two
 	// marks a second apart at least, see goodRates.
@@ -168,7 +169,11 @@ func (r *runner) boxOptions(faults []incident.Fault, lifetime time.Duration) san
 
 // observe makes the load and measures in the window.
 func (t *trial) observe(ctx context.Context, box *sandbox.Box, stack *server.Stack, duration time.Duration) (s Sample, err error) {
-	traffic, err := t.startLoad(ctx, box, t.LoadWith(t.faults), duration)
+	spare := time.Duration(0)
+	if t.watch != nil && !t.EndInside {
+		spare = watchSpare
+	}
+	traffic, err := t.startLoad(ctx, box, t.LoadWith(t.faults), duration, spare)
 	if err != nil {
 		return s, err
 	}
@@ -223,19 +228,24 @@ type traffic struct {
 	load.Load
 	proc  *sandbox.Proc
 	out   string
-	until time.Time // when it is to end
+	until time.Time // when it is to end, or later
+	asked bool      // it ends when it is asked to
 }
 
-func (r *runner) startLoad(ctx context.Context, box *sandbox.Box, l load.Load, d time.Duration) (*traffic, error) {
+// startLoad begins a load that lasts for d; with spare until [traffic.end] is called after
+// that, and at most so much longer.
+func (r *runner) startLoad(ctx context.Context, box *sandbox.Box, l load.Load, d, spare time.Duration) (*traffic, error) {
 	if l.None() {
 		return nil, nil
 	}
+	until := time.Now().Add(d)
+	d += spare
 	if err := r.holdIdle(ctx, box, l, d); err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}
 	args, env := l.Command(r.exe, sandbox.RoleEnv, r.plan.ServerAddr, r.plan.FrontPort, d)
-	t := &traffic{Load: l, out: filepath.Join(box.Dir, "load.out"), until: time.Now().Add(d)}
-	err := os.Remove(t.out) // of an earlier load there
+	t := &traffic{Load: l, out: filepath.Join(box.Dir, "load.out"), until: until, asked: l.UsesWrk() || spare > 0} // wrk takes whole seconds
+	err := os.Remove(t.out)                                                                                        // of an earlier load there
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("load: %w", err)
 	}
@@ -271,7 +281,7 @@ func (r *runner) holdIdle(ctx context.Context, box *sandbox.Box, l load.Load, d 
 }
 
 func (t *traffic) end(ctx context.Context) (load.Outcome, error) {
-	if t.UsesWrk() { // it was reported whole seconds, and tells what it saw so far
+	if t.asked { // it tells what it saw so far
 		if err := pause(ctx, time.Until(t.until)); err != nil {
 			return load.Outcome{}, err
 		}

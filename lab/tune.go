@@ -230,7 +230,7 @@ func (t *tuning) measure(ctx context.Context, what string) (load.Outcome, error)
 	t.print.progress("measuring " + what)
 	l := t.LoadWith(t.Faults)
 	l.Idle = 0 // they are held all the time
-	traffic, err := t.startLoad(ctx, t.box, l, tuneMeasure)
+	traffic, err := t.startLoad(ctx, t.box, l, tuneMeasure, 0)
 	if err != nil {
 		return load.Outcome{}, err
 	}

@@ -70,6 +70,30 @@ func threadPool(is observe.ThreadPool, each parts) func(*observe.Observation) {
 var executor = observe.ThreadPool{Name: "pool-1-thread", Busy: 4, Switches: 1700, TIDs: []int{511, 512, 513, 514},
 	Does: []observe.PoolCall{{Name: "futex", Share: 0.97}, {Name: "running", Share: 0.03}}}
 
+// goroutines is a service in Go with so many that always have something in hand, for requests
+// of so many ms.
+func goroutines(busy int, each int64) func(*observe.Observation) {
+	return func(o *observe.Observation) {
+		threadPool(observe.ThreadPool{Goroutines: true, Root: "orders.(*Desk).handle", Busy: busy, At: "orders.(*Desk).book desk.go:41",
+			Does: []observe.PoolCall{{Name: "sleeping", Share: 1}}}, parts{observe.Server: each * ms})(o)
+		for i := range o.Processes {
+			if o.Processes[i].PID == appPID {
+				o.Processes[i].Go = true
+			}
+		}
+	}
+}
+
+// streamsOf has the requests be streams of so many connections.
+func streamsOf(o *observe.Observation, connections int) {
+	listens(o).Clients = connections
+	for i := range o.Endpoints {
+		if e := &o.Endpoints[i]; e.Side == observe.Served.String() && e.Port == appPort {
+			e.Flags = map[string]uint64{"multiplexed": e.Requests}
+		}
+	}
+}
+
 // executorAs is the executor, changed.
 func executorAs(change func(*observe.ThreadPool)) observe.ThreadPool {
 	p := executor
@@ -104,13 +128,14 @@ var firingOnServers = []fires{
 	},
 	{
 		name: "goroutines that a semaphore lets through", cause: &threadPoolExhausted,
+		inject:  goroutines(4, 300),
+		subject: Subject{Kind: "pool", PID: appPID, Port: appPort, Path: "orders.(*Desk).book desk.go:41"}, minShare: 0.8, fix: "Give the pool more goroutines: 25, where it has 4", evidence: "goroutines that had something in hand at every look=4",
+	},
+	{
+		name: "goroutines that a semaphore lets through, for streams of fewer connections", cause: &threadPoolExhausted,
 		inject: func(o *observe.Observation) {
-			threadPool(observe.ThreadPool{Goroutines: true, Root: "orders.(*Desk).handle", Busy: 4, At: "orders.(*Desk).book desk.go:41", Does: []observe.PoolCall{{Name: "sleeping", Share: 1}}}, parts{observe.Server: 300 * ms})(o)
-			for i := range o.Processes {
-				if o.Processes[i].PID == appPID {
-					o.Processes[i].Go = true
-				}
-			}
+			goroutines(4, 300)(o)
+			streamsOf(o, 3)
 		},
 		subject: Subject{Kind: "pool", PID: appPID, Port: appPort, Path: "orders.(*Desk).book desk.go:41"}, minShare: 0.8, fix: "Give the pool more goroutines: 25, where it has 4", evidence: "goroutines that had something in hand at every look=4",
 	},
@@ -277,6 +302,10 @@ var nearMissesOnServers = []miss{
 		threadPool(executorAs(func(p *observe.ThreadPool) { p.Busy, p.Partly = 18, 2 }), parts{observe.Server: 300 * ms})(o)
 		listens(o).Clients = 20
 	}, "for at most 20 connections: each has a thread of its own"},
+	{"a goroutine for each connection of HTTP/2", &threadPoolExhausted, func(o *observe.Observation) {
+		goroutines(3, 300)(o)
+		streamsOf(o, 3)
+	}, "for at most 3 connections: each has a thread of its own"},
 	{"a thread that does something else", &threadPoolExhausted,
 		threadPool(executorAs(func(p *observe.ThreadPool) {
 			p.Busy, p.Switches, p.Does = 1, 10, []observe.PoolCall{{Name: "clock_nanosleep", Share: 1}}

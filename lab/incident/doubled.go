@@ -17,17 +17,18 @@ func (i Incident) underTLS() Incident {
 	i.Summary = "under TLS: " + i.Summary
 	i.Setup = on(i.Setup, (*server.Setup).UnderTLS)
 	i.Load.TLS = true
-	i.Load.HTTP2 = !i.Load.Close && !i.Load.First && i.Load.ReadPause == 0
+	i.Load.HTTP2 = !i.Load.RPC && !i.Load.Close && !i.Load.First && i.Load.ReadPause == 0
 	i.Doubled = true
 	return i
 }
 
-// doubled is ten incidents in which single requests have to be told apart, behind what
-// speaks TLS: nginx, an event loop and threads in Python, and net/http of Go.
+// doubled is incidents in which single requests have to be told apart, behind what speaks
+// TLS: nginx, an event loop and threads in Python, net/http of Go, and gRPC.
 func doubled(all []Incident) []Incident {
 	names := []string{
 		"sleep-behind-nginx", "event-loop-blocked", "php-fpm-children", "fpm-children-in-lock", "fpm-children-in-row-lock",
 		"worker-pool-go", "slow-dependency", "remote-hangs", "thread-pool-python", "lock-convoy-go",
+		"grpc-slow-dependency", "grpc-lock-convoy", "grpc-worker-pool",
 	}
 	var list []Incident
 	for _, i := range all {

@@ -164,7 +164,7 @@ func All() []Incident {
 		blackHoles(), blackHoleControls(), routers(), routerControls(), tracking(), trackingControls(),
 		hostLacks(), hostWaits(), hostControls(), userSpace(), mapLocks(), shortOfMemory(), kernelControls(),
 		webServers(), webServerControls(),
-		computing(), computingControls(), pods())
+		computing(), computingControls(), pods(), grpcs(), grpcControls())
 	return append(list, doubled(list)...)
 }
 

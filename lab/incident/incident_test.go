@@ -77,7 +77,7 @@ func TestDoubled(t *testing.T) {
 			t.Errorf("%s: TLS at the servers %v, at the clients %v; in the clear %v, %v", i.Name, i.Injected(i.Faults).TLS.On, l.TLS, clear.Setup().TLS.On, clear.Load.TLS)
 		}
 	}
-	if doubled != 10 {
+	if doubled != 13 {
 		t.Errorf("%d incidents under TLS", doubled)
 	}
 	if i, err := Find("flock-holder-tls"); err != nil || len(i.Setup().Hops) != 1 {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,7 +36,9 @@ func ClientMain() error {
 	if spec.Load.Idle > 0 {
 		return spec.hold(os.Stdout)
 	}
-	outcome := spec.run()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) // ends it early
+	defer stop()
+	outcome := spec.run(ctx)
 	return json.NewEncoder(os.Stdout).Encode(outcome)
 }
 
@@ -62,22 +65,23 @@ type client struct {
 	began                                 time.Time
 	due                                   <-chan time.Time // when each request is due; nil = at once
 	good, bad, connect, read, write, late atomic.Int64
-	shared                                []*http.Transport // of clients that share connections
+	shared                                []over // of clients that share connections
 	mu                                    sync.Mutex
 	latency                               []time.Duration
 }
 
-func (s clientSpec) run() Outcome {
+// run makes the load until its time is over, or ctx.
+func (s clientSpec) run(ctx context.Context) Outcome {
 	c := &client{clientSpec: s, began: time.Now()}
-	ctx, cancel := context.WithTimeout(context.Background(), s.Duration)
+	ctx, cancel := context.WithTimeout(ctx, s.Duration)
 	defer cancel()
 	if s.Load.Rate > 0 {
 		c.due = schedule(ctx, s.Load.Rate)
 	}
-	if s.Load.HTTP2 {
-		c.shared = make([]*http.Transport, (s.Load.Conns+clientsPerConn-1)/clientsPerConn)
+	if s.Load.HTTP2 || s.Load.RPC {
+		c.shared = make([]over, (s.Load.Conns+clientsPerConn-1)/clientsPerConn)
 		for n := range c.shared {
-			c.shared[n] = c.transport(n)
+			c.shared[n] = c.over(n)
 		}
 	}
 	var wg sync.WaitGroup
@@ -115,8 +119,10 @@ func schedule(ctx context.Context, rate float64) <-chan time.Time {
 func (c *client) connection(ctx context.Context, number int) {
 	var conn net.Conn
 	var r *bufio.Reader
+	var forget func() bool
 	drop := func() {
 		if conn != nil {
+			forget()
 			conn.Close()
 			conn = nil
 		}
@@ -153,6 +159,7 @@ func (c *client) connection(ctx context.Context, number int) {
 				c.failed(ctx, err, &c.connect)
 				continue
 			}
+			forget = context.AfterFunc(ctx, func(whole net.Conn) func() { return func() { whole.SetDeadline(time.Now()) } }(conn))
 			if conn, err = c.secured(ctx, conn, sessions); err != nil {
 				c.failed(ctx, err, &c.connect)
 				drop()
@@ -252,6 +259,9 @@ func (c *client) request(ctx context.Context, conn net.Conn, r *bufio.Reader, st
 		deadline = end
 	}
 	conn.SetDeadline(deadline)
+	if ctx.Err() != nil { // the load ended before the deadline was set
+		return false, ctx.Err()
+	}
 	mode := "keep-alive"
 	if c.Load.Close {
 		mode = "close"

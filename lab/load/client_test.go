@@ -1,6 +1,7 @@
 package load
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,7 +22,7 @@ func serveSlowly(t *testing.T, d time.Duration, status int) string {
 
 func TestClientFixedRate(t *testing.T) {
 	target := serveSlowly(t, 0, 200)
-	o := clientSpec{Load: Load{Conns: 4, Rate: 100}, Target: target, Duration: time.Second}.run()
+	o := clientSpec{Load: Load{Conns: 4, Rate: 100}, Target: target, Duration: time.Second}.run(t.Context())
 	if o.Good() < 80 || o.Good() > 105 || o.Bad() != 0 {
 		t.Errorf("100 requests/s for a second: %+v", o)
 	}
@@ -29,7 +30,7 @@ func TestClientFixedRate(t *testing.T) {
 
 func TestClientGivesUp(t *testing.T) {
 	target := serveSlowly(t, 300*time.Millisecond, 200)
-	o := clientSpec{Load: Load{Conns: 2, GiveUp: 100 * time.Millisecond}, Target: target, Duration: time.Second}.run()
+	o := clientSpec{Load: Load{Conns: 2, GiveUp: 100 * time.Millisecond}, Target: target, Duration: time.Second}.run(t.Context())
 	if o.Requests != 0 || o.Timeout < 10 {
 		t.Errorf("answers after 300 ms, patience 100 ms: %+v", o)
 	}
@@ -37,7 +38,7 @@ func TestClientGivesUp(t *testing.T) {
 
 func TestClientCountsStatus(t *testing.T) {
 	target := serveSlowly(t, 0, 502)
-	o := clientSpec{Load: Load{Conns: 1, First: true, Rate: 50}, Target: target, Duration: 500 * time.Millisecond}.run()
+	o := clientSpec{Load: Load{Conns: 1, First: true, Rate: 50}, Target: target, Duration: 500 * time.Millisecond}.run(t.Context())
 	if o.Good() != 0 || o.Non2xx < 10 {
 		t.Errorf("only 502: %+v", o)
 	}
@@ -49,7 +50,7 @@ func TestClientRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	o := clientSpec{Load: Load{Conns: 1}, Target: l.Addr().String(), Duration: 200 * time.Millisecond}.run()
+	o := clientSpec{Load: Load{Conns: 1}, Target: l.Addr().String(), Duration: 200 * time.Millisecond}.run(t.Context())
 	if o.Connect == 0 || o.Requests != 0 {
 		t.Errorf("nothing listens: %+v", o)
 	}
@@ -70,7 +71,7 @@ func TestClientPaces(t *testing.T) {
 			if tt.load.UsesWrk() {
 				t.Error("made by wrk")
 			}
-			o := clientSpec{Load: tt.load, Target: target, Duration: time.Second}.run()
+			o := clientSpec{Load: tt.load, Target: target, Duration: time.Second}.run(t.Context())
 			if o.Good() < tt.low || o.Good() > tt.high || o.Bad() != 0 || o.Mean <= 0 || o.Mean > o.Max {
 				t.Errorf("%+v", o)
 			}
@@ -82,8 +83,43 @@ func TestClientReadsSlowly(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 40_000)) }))
 	t.Cleanup(srv.Close)
 	l := Load{Conns: 1, ReadBytes: 4000, ReadPause: 10 * time.Millisecond, ReadBuf: 8000}
-	o := clientSpec{Load: l, Target: strings.TrimPrefix(srv.URL, "http://"), Duration: 500 * time.Millisecond}.run()
+	o := clientSpec{Load: l, Target: strings.TrimPrefix(srv.URL, "http://"), Duration: 500 * time.Millisecond}.run(t.Context())
 	if o.Good() < 1 || o.P50 < 90*time.Millisecond {
 		t.Errorf("40,000 bytes, 4,000 each 10 ms: %+v", o)
+	}
+}
+
+// A load that is ended early tells what it saw until then, and does not wait for answers.
+func TestClientEndsEarly(t *testing.T) {
+	for _, answers := range []bool{true, false} {
+		const conns = 3
+		asked := make(chan bool, 1<<16)
+		srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			asked <- true
+			if !answers {
+				<-r.Context().Done()
+			}
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan Outcome)
+		spec := clientSpec{Load: Load{Conns: conns, Own: true, Think: time.Millisecond, GiveUp: time.Hour}, Target: strings.TrimPrefix(srv.URL, "http://"), Duration: time.Hour}
+		go func() { ended <- spec.run(ctx) }()
+		least := conns
+		if answers {
+			least = 2 * conns // so some were answered
+		}
+		for range least {
+			<-asked
+		}
+		cancel()
+		select {
+		case o := <-ended:
+			if (o.Good() > 0) != answers || o.Bad() > 0 || o.Duration > time.Hour/2 {
+				t.Errorf("answers %v: %+v", answers, o)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("answers %v: it waits for an answer", answers)
+		}
+		srv.Close()
 	}
 }

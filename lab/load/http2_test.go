@@ -35,7 +35,7 @@ func TestClientUnderTLS(t *testing.T) {
 			}
 		}
 		srv.StartTLS()
-		o := clientSpec{Load: Load{Conns: 16, TLS: true, HTTP2: true}, Target: strings.TrimPrefix(srv.URL, "https://"), Duration: time.Second}.run()
+		o := clientSpec{Load: Load{Conns: 16, TLS: true, HTTP2: true}, Target: strings.TrimPrefix(srv.URL, "https://"), Duration: time.Second}.run(t.Context())
 		srv.Close()
 		// A request that waits for a new connection takes one that is free before: few stay idle.
 		least, limit := int64(16), int64(32)
@@ -54,7 +54,7 @@ func TestClientGivesUpStream(t *testing.T) {
 	srv.EnableHTTP2 = true
 	srv.StartTLS()
 	defer srv.Close()
-	o := clientSpec{Load: Load{Conns: 8, TLS: true, HTTP2: true, GiveUp: 100 * time.Millisecond}, Target: strings.TrimPrefix(srv.URL, "https://"), Duration: time.Second}.run()
+	o := clientSpec{Load: Load{Conns: 8, TLS: true, HTTP2: true, GiveUp: 100 * time.Millisecond}, Target: strings.TrimPrefix(srv.URL, "https://"), Duration: time.Second}.run(t.Context())
 	if o.Requests != 0 || o.Timeout < 40 || o.Connect+o.Read+o.Write > 0 {
 		t.Errorf("no answer, patience 100 ms: %+v", o)
 	}

@@ -29,6 +29,7 @@ type Load struct {
 	ReadBuf   int // SO_RCVBUF of the clients, bytes; 0 = as the kernel sizes it
 	TLS       bool
 	HTTP2     bool // over TLS, several clients on each connection, where the server agrees
+	RPC       bool // calls of gRPC, several clients on each connection
 	Resume    bool // sessions of TLS, each connection its own
 	Sources   int  // own addresses the connections are spread over, as server.ClientNet has them; 0 = the one
 }

@@ -13,6 +13,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/slowray/slowray/lab/rpc"
 )
 
 // hopSpec is a hop in Go.
@@ -20,10 +24,14 @@ type hopSpec struct {
 	Hop
 	Addr, Next string
 	Options    []string // as those of the other languages have them
+	Pair       string   // the file of its key and certificate; empty = it speaks no TLS
+	NextRPC    bool     // what is behind it speaks gRPC
+	NextTLS    bool     // … under TLS
 
 	stock  sync.Mutex
 	count  atomic.Int64
 	client http.Client
+	next   *grpc.ClientConn
 	desks  chan struct{} // of Workers, one for each
 }
 
@@ -49,25 +57,49 @@ func (h *hopSpec) serve() error {
 	if err != nil {
 		return fmt.Errorf("hop: %w", err)
 	}
-	timeout := h.Timeout
-	if timeout == 0 {
-		timeout = 10 * time.Second
-	}
+	timeout := h.patience()
 	h.client = http.Client{Timeout: timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 512, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return (&net.Dialer{Timeout: timeout}).DialContext(ctx, network, addr)
 	}}}
-	server := &http.Server{Handler: http.HandlerFunc(h.handle)}
+	if h.NextRPC {
+		if h.next, err = rpc.Dial(h.Next, h.NextTLS, nil); err != nil {
+			return fmt.Errorf("hop: %w", err)
+		}
+	}
 	if h.Workers > 0 {
 		h.desks = make(chan struct{}, h.Workers)
 	}
+	if h.RPC {
+		return rpc.Serve(listener, h.Pair, h)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(h.handle)}
 	return server.Serve(listener)
 }
 
-func (h *hopSpec) handle(w http.ResponseWriter, r *http.Request) {
+// patience is how long a call may take.
+func (h *hopSpec) patience() time.Duration {
+	if h.Timeout == 0 {
+		return 10 * time.Second
+	}
+	return h.Timeout
+}
+
+// enter waits until there are less than Workers requests in hand.
+func (h *hopSpec) enter() {
 	if h.desks != nil {
 		h.desks <- struct{}{}
-		defer func() { <-h.desks }()
 	}
+}
+
+func (h *hopSpec) leave() {
+	if h.desks != nil {
+		<-h.desks
+	}
+}
+
+func (h *hopSpec) handle(w http.ResponseWriter, r *http.Request) {
+	h.enter()
+	defer h.leave()
 	status, body := h.answer(r.Context()), "ok\n"
 	if status >= 400 {
 		body = "no\n"
@@ -99,8 +131,11 @@ func (h *hopSpec) answer(ctx context.Context) int {
 	if h.Log > 0 {
 		fmt.Println(strings.Repeat("x", h.Log))
 	}
-	if h.Next == "" {
+	switch {
+	case h.Next == "":
 		return 200
+	case h.NextRPC:
+		return h.askNextRPC(ctx)
 	}
 	return h.askNext(ctx)
 }

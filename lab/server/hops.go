@@ -27,6 +27,9 @@ type Hop struct {
 	Unnamed  bool   // … which only its processes keep
 	Boxed    bool   // in a container
 	Loopback bool   // it listens on 127.0.0.1
+	Far      bool   // on the machine of its own that is behind the servers; the last hop only
+	RPC      bool   // go: it is a service of gRPC
+	TLS      bool   // … under TLS, as the first hop is where Setup.TLS says so
 
 	Sleep   time.Duration // before the answer, outside any lock
 	Lock    time.Duration // inside a lock that all requests take
@@ -77,6 +80,8 @@ func (h *Hop) Comm() string {
 // hopAddr is where hop n listens, and what the one before it asks.
 func (s *starter) hopAddr(n int) string {
 	switch h := &s.v.Hops[n]; {
+	case h.Far:
+		return s.v.BackendAddr
 	case h.Apart:
 		return fmt.Sprintf("172.31.%d.2", n)
 	case h.Loopback:
@@ -255,7 +260,11 @@ func (s *starter) hop(n int, behind string) error {
 			return err
 		}
 	}
-	proc, err := s.box.Server.Start(s.ctx, spec)
+	side := s.box.Server
+	if h.Far {
+		side = s.box.Backend
+	}
+	proc, err := side.Start(s.ctx, spec)
 	if err != nil {
 		return err
 	}
@@ -265,7 +274,7 @@ func (s *starter) hop(n int, behind string) error {
 		}
 	}
 	wait := fmt.Sprintf("until grep -qE ':%04X 0+:0000 0A' /proc/self/net/tcp /proc/self/net/tcp6; do sleep 0.03; done", h.Port)
-	if _, err := s.box.Server.Output(s.ctx, append(room, "timeout", "15", "sh", "-c", wait)...); err != nil {
+	if _, err := side.Output(s.ctx, append(room, "timeout", "15", "sh", "-c", wait)...); err != nil {
 		said, _ := os.ReadFile(out)
 		return fmt.Errorf("nothing listens on port %d: %.300s", h.Port, said)
 	}
@@ -343,7 +352,17 @@ func (s *starter) hopCommand(n int, behind string) (args, env []string, err erro
 		if err := os.Symlink(s.exe, own); err != nil && !os.IsExist(err) {
 			return nil, nil, err
 		}
-		data, err := json.Marshal(hopSpec{Hop: *h, Addr: addr, Next: behind, Options: options})
+		spec := hopSpec{Hop: *h, Addr: addr, Next: behind, Options: options}
+		if n+1 < len(s.v.Hops) {
+			spec.NextRPC, spec.NextTLS = s.v.Hops[n+1].RPC, s.v.Hops[n+1].TLS
+		}
+		if h.RPC {
+			var err error
+			if spec.Pair, err = s.pairOf(n); err != nil {
+				return nil, nil, err
+			}
+		}
+		data, err := json.Marshal(&spec)
 		return []string{own}, []string{sandbox.RoleEnv + "=" + HopRole, appEnv + "=" + string(data)}, err
 	case "c":
 		source, err := s.program("hop.c")
@@ -417,76 +436,6 @@ func (h *Hop) options() []string {
 		}
 	}
 	return list
-}
-
-const proxyHopConf = `daemon off;
-master_process on;
-worker_processes 1;
-user {{.User}};
-pid {{.Dir}}/{{.Name}}.pid;
-error_log {{.Dir}}/{{.Name}}-error.log warn;
-worker_rlimit_nofile 20000;
-events { worker_connections {{.Conns}}; }
-http {
-	access_log {{.Dir}}/{{.Name}}-access.log;
-	client_body_temp_path {{.Dir}}/tmp/{{.Name}}-body;
-	proxy_temp_path {{.Dir}}/tmp/{{.Name}}-proxy;
-	fastcgi_temp_path {{.Dir}}/tmp/{{.Name}}-fastcgi;
-	uwsgi_temp_path {{.Dir}}/tmp/{{.Name}}-uwsgi;
-	scgi_temp_path {{.Dir}}/tmp/{{.Name}}-scgi;
-	keepalive_requests 1000000;
-	upstream next { server {{.Behind}}; keepalive 256; }
-	server {
-		listen {{.Addr}}:{{.Port}} backlog={{.Backlog}}{{.TLS}};
-		location / {
-			proxy_pass http://next;
-			proxy_http_version 1.1;
-			proxy_set_header Connection "";
-			proxy_read_timeout {{.Timeout}}s;
-		}
-	}
-}
-`
-
-// proxyHop is an nginx that passes requests on.
-func (s *starter) proxyHop(n int, behind string) (args, env []string, err error) {
-	h := &s.v.Hops[n]
-	if err := os.MkdirAll(filepath.Join(s.box.Dir, "tmp"), 0o755); err != nil {
-		return nil, nil, err
-	}
-	conns, backlog, timeout := h.Children, h.Backlog, int(h.Timeout.Seconds())
-	if conns == 0 {
-		conns = 1024
-	}
-	if backlog == 0 {
-		backlog = 1024
-	}
-	if timeout == 0 {
-		timeout = 10
-	}
-	secure := ""
-	if n == 0 { // clients talk to it
-		if _, err := s.tlsFile(); err != nil {
-			return nil, nil, err
-		}
-		secure = s.v.TLS.Nginx(s.box.Dir)
-	}
-	text := strings.NewReplacer("{{.User}}", s.v.User, "{{.Dir}}", s.box.Dir, "{{.Name}}", h.Name, "{{.Conns}}", strconv.Itoa(conns),
-		"{{.Behind}}", behind, "{{.Addr}}", s.hopAddr(n), "{{.Port}}", strconv.Itoa(h.Port), "{{.Backlog}}", strconv.Itoa(backlog),
-		"{{.TLS}}", secure, "{{.Timeout}}", strconv.Itoa(timeout)).Replace(proxyHopConf)
-	conf := filepath.Join(s.box.Dir, h.Name+".conf")
-	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
-		return nil, nil, err
-	}
-	nginx := "/usr/sbin/nginx"
-	if h.Renamed {
-		own := filepath.Join(s.box.Dir, h.Name)
-		if err := os.Symlink(nginx, own); err != nil && !os.IsExist(err) {
-			return nil, nil, err
-		}
-		nginx = own
-	}
-	return []string{nginx, "-c", conf}, nil, nil
 }
 
 // logReader makes the program's standard output a pipe that another one reads.

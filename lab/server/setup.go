@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/slowray/slowray/lab/sandbox"
@@ -36,7 +37,8 @@ const (
 // HasBackend reports whether a part of the servers is on a machine of its own.
 func (s *Setup) HasBackend() bool {
 	k := s.Kind
-	return k == WebPostgres || k == WebMemcached || k == WebBackend || k == WebDatabase || k == WebRedis || k == NativeMail || k == Quoting || k == Docker || s.Workers.Database
+	return k == WebPostgres || k == WebMemcached || k == WebBackend || k == WebDatabase || k == WebRedis || k == NativeMail || k == Quoting || k == Docker || s.Workers.Database ||
+		slices.ContainsFunc(s.Hops, func(h Hop) bool { return h.Far })
 }
 
 // HasNginx reports whether clients talk to an nginx.

@@ -32,10 +32,11 @@ type TLS struct {
 }
 
 // UnderTLS has clients talk to the servers under TLS: to nginx in HTTP/2, and so to the
-// service in Go; to that in Python in HTTP/1.1. Other servers get an nginx before them.
+// service in Go, and to one of gRPC; to that in Python in HTTP/1.1. Other servers get an
+// nginx before them.
 func (s *Setup) UnderTLS() {
 	s.TLS = TLS{On: true, HTTP2: true}
-	proxied := len(s.Hops) > 0 && s.Hops[0].Language == "nginx"
+	proxied := len(s.Hops) > 0 && (s.Hops[0].Language == "nginx" || s.Hops[0].RPC)
 	speaks := len(s.Hops) == 0 && (s.Kind.HasNginx() || s.Kind == GoApp || s.Kind == PythonApp)
 	if !proxied && !speaks {
 		s.Hops = slices.Insert(s.Hops, 0, Hop{Language: "nginx", Name: "edge"})
@@ -127,10 +128,26 @@ func (s *starter) tlsFile() (string, error) {
 	if !s.v.TLS.On {
 		return "", nil
 	}
+	return s.writePair("tls.pem")
+}
+
+// writePair writes a key and its certificate into a file of that name.
+func (s *starter) writePair(name string) (string, error) {
 	text, err := s.v.TLS.certificate()
 	if err != nil {
 		return "", err
 	}
-	name := filepath.Join(s.box.Dir, "tls.pem")
+	name = filepath.Join(s.box.Dir, name)
 	return name, os.WriteFile(name, text, 0o644)
+}
+
+// pairOf is the key and the certificate of hop n, as tlsFile.
+func (s *starter) pairOf(n int) (string, error) {
+	if n == 0 {
+		return s.tlsFile()
+	}
+	if !s.v.Hops[n].TLS {
+		return "", nil
+	}
+	return s.writePair(fmt.Sprintf("tls%d.pem", n))
 }

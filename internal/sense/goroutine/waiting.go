@@ -237,7 +237,10 @@ func (g *Goroutine) Serves() bool {
 // connection of a pool is not among them.
 var clients = []string{
 	"net/http.(*persistConn).roundTrip", "net/http.(*http2ClientConn).roundTrip", "golang.org/x/net/http2.(*ClientConn).roundTrip",
-	"google.golang.org/grpc/internal/transport.(*recvBufferReader).readClient", "net/rpc.(*Client).Call",
+	// gRPC: for the headers of the answer, whose stream had the shorter name before 1.70; for the rest of it.
+	"google.golang.org/grpc/internal/transport.(*ClientStream).waitOnHeader", "google.golang.org/grpc/internal/transport.(*Stream).waitOnHeader",
+	"google.golang.org/grpc/internal/transport.(*recvBufferReader).readMessageHeaderClient", "google.golang.org/grpc/internal/transport.(*recvBufferReader).readClient",
+	"net/rpc.(*Client).Call",
 }
 
 // Calls says that a goroutine waits for what another service answers, as far as that is
