@@ -16,9 +16,6 @@
 #define CHRONO_RWND_LIMITED 2
 #define CHRONO_SNDBUF_LIMITED 3
 
-/* Delayed acknowledgements wait so long at the least, see boundary.h. */
-#define DELAYED_ACK (35 * NSEC_PER_MSEC)
-
 /* Microseconds on top of some; those of a stream that lasts for days stay at the most. */
 static __always_inline __u32 more(__u32 us, __u64 ns)
 {
@@ -213,7 +210,6 @@ struct incoming {
 	__u32 una, ack; /* acknowledged before it, and by it; of a read: read up to */
 	__u32 from, upto; /* of what is retransmitted */
 	__u32 segments;
-	__u32 with_data, small; /* it has bytes; few are in flight */
 };
 
 static long add_recovered(__u32 i, void *context)
@@ -253,9 +249,10 @@ static long end_acked(__u32 i, void *context)
 		note_loss(m, s, in->now);
 		rtt = m->rtt_us * NSEC_PER_USEC;
 		waited = span(later(later(s->sent, m->progress), s->lost_to), in->now);
-		/* As in note_ack_delay() of served.h: nobody waited for that. */
-		if (!s->lost_us && rtt && waited > rtt && (in->with_data || (waited > rtt + DELAYED_ACK && in->small)))
-			s->late_us = (waited - rtt) / NSEC_PER_USEC;
+		/* The other end acknowledges when it likes, and a timer may have begun, and ended, with another
+		 * stream's bytes: beyond the shortest round trip nobody is known to have waited. */
+		if (!s->lost_us && rtt && waited > rtt)
+			s->late_us = (waited - rtt) / NSEC_PER_USEC + 1;
 		s->acked = in->now;
 		end_sent(m, s, 0, in->now);
 	}
@@ -332,8 +329,6 @@ int BPF_PROG(http2_acked, struct sock *sk, struct sk_buff *skb)
 	if (after(in.ack, tp->snd_nxt))
 		return 0;
 	in.now = bpf_ktime_get_ns();
-	in.with_data = cb->end_seq != cb->seq;
-	in.small = tp->snd_nxt - in.una < 2 * tp->mss_cache;
 	m->rtt_us = min_rtt_of(tp) / NSEC_PER_USEC;
 	if (m->first_over != m->next_over)
 		bpf_loop(STREAMS, end_acked, &in, 0);
