@@ -18,6 +18,7 @@
  *
  * That it speaks HTTP/2 the agreed protocol says (ALPN, RFC 7301), or its first frames.
  */
+#define SEES_PACKETS 0
 #include "headers/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
@@ -29,6 +30,7 @@
 #include "headers/http2_frame.h"
 #include "headers/header_block.h"
 #include "headers/http2_stream.h"
+#include "headers/http2_ledger.h"
 
 #define load(at, off, to, n) bpf_probe_read_user(to, n, (at)->bytes + (off))
 

@@ -6,13 +6,15 @@
  * side by side, so what a connection as a whole does, which is all that
  * request.bpf.c looks at, says nothing of any of them. Here the headers of the
  * frames are read as they go by, in the clear only. A request is a stream, from
- * its first HEADERS frame to the last frame of its answer.
+ * its first HEADERS frame to the last frame of its answer, and where that is sent from here until
+ * it is acknowledged (http2_wire.h).
  *
  * These programs are run for every packet of every socket of the host, so they
  * are attached only where requests were seen to overlap; what is no connection
  * of HTTP/2 is left after a look at the socket. Maps are those of
  * request.bpf.c, which leaves the connections that are marked here alone.
  */
+#define SEES_PACKETS 1
 #include "headers/kernel.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
@@ -24,6 +26,7 @@
 #include "headers/http2_frame.h"
 #include "headers/header_block.h"
 #include "headers/http2_stream.h"
+#include "headers/http2_ledger.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -109,7 +112,10 @@ static __always_inline void see_packet(struct __sk_buff *skb, __u32 out)
 			lose_ways(at.m); /* what passes now is no gap */
 		return;
 	}
+	at.out = out;
 	at.now = bpf_ktime_get_ns();
+	if (out)
+		at.m->leaves = at.now;
 	walk(&at, bpf_ntohl(tcp.seq));
 }
 

@@ -16,54 +16,58 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	HTTP2MapCallers          = "callers"
-	HTTP2MapConns            = "conns"
-	HTTP2MapCounts           = "counts"
-	HTTP2MapEndpoints        = "endpoints"
-	HTTP2MapHeaderBlocks     = "header_blocks"
-	HTTP2MapListening        = "listening"
-	HTTP2MapPlaceOf          = "place_of"
-	HTTP2MapPlaces           = "places"
-	HTTP2MapRecords          = "records"
-	HTTP2MapRings            = "rings"
-	HTTP2ProgHttp2Closed     = "http2_closed"
-	HTTP2ProgHttp2Flush      = "http2_flush"
-	HTTP2ProgHttp2FlushFiles = "http2_flush_files"
-	HTTP2ProgHttp2In         = "http2_in"
-	HTTP2ProgHttp2Out        = "http2_out"
-	HTTP2VarAgain            = "again"
-	HTTP2VarCpus             = "cpus"
-	HTTP2VarFollowMask       = "follow_mask"
-	HTTP2VarFollowReach      = "follow_reach"
-	HTTP2VarFollowSends      = "follow_sends"
-	HTTP2VarFollowShare      = "follow_share"
-	HTTP2VarFollowShift      = "follow_shift"
-	HTTP2VarFollowSlice      = "follow_slice"
-	HTTP2VarGiveBack         = "give_back"
-	HTTP2VarLostBlocks       = "lost_blocks"
-	HTTP2VarLostConns        = "lost_conns"
-	HTTP2VarLostEndpoints    = "lost_endpoints"
-	HTTP2VarLostPlaces       = "lost_places"
-	HTTP2VarLostStreams      = "lost_streams"
-	HTTP2VarMaxEndpoints     = "max_endpoints"
-	HTTP2VarNextEndpoint     = "next_endpoint"
-	HTTP2VarNextHeaders      = "next_headers"
-	HTTP2VarNextPlace        = "next_place"
-	HTTP2VarOrderedStores    = "ordered_stores"
-	HTTP2VarSampleMask       = "sample_mask"
-	HTTP2VarSendingSeen      = "sending_seen"
-	HTTP2VarServedPorts      = "served_ports"
-	HTTP2VarSideMask         = "side_mask"
-	HTTP2VarSlots            = "slots"
-	HTTP2VarSlowNs           = "slow_ns"
-	HTTP2VarSomePorts        = "some_ports"
-	HTTP2VarToldApart        = "told_apart"
-	HTTP2VarUnderWay         = "under_way"
-	HTTP2VarUnfinishedNs     = "unfinished_ns"
-	HTTP2VarUntaken          = "untaken"
-	HTTP2VarWantPorts        = "want_ports"
-	HTTP2VarWithClosed       = "with_closed"
-	HTTP2VarWithLabels       = "with_labels"
+	HTTP2MapCallers             = "callers"
+	HTTP2MapConns               = "conns"
+	HTTP2MapCounts              = "counts"
+	HTTP2MapEndpoints           = "endpoints"
+	HTTP2MapHeaderBlocks        = "header_blocks"
+	HTTP2MapListening           = "listening"
+	HTTP2MapPlaceOf             = "place_of"
+	HTTP2MapPlaces              = "places"
+	HTTP2MapRecords             = "records"
+	HTTP2MapRings               = "rings"
+	HTTP2ProgHttp2Acked         = "http2_acked"
+	HTTP2ProgHttp2Closed        = "http2_closed"
+	HTTP2ProgHttp2Flush         = "http2_flush"
+	HTTP2ProgHttp2FlushFiles    = "http2_flush_files"
+	HTTP2ProgHttp2In            = "http2_in"
+	HTTP2ProgHttp2Out           = "http2_out"
+	HTTP2ProgHttp2Read          = "http2_read"
+	HTTP2ProgHttp2Retransmitted = "http2_retransmitted"
+	HTTP2ProgHttp2Written       = "http2_written"
+	HTTP2VarAgain               = "again"
+	HTTP2VarCpus                = "cpus"
+	HTTP2VarFollowMask          = "follow_mask"
+	HTTP2VarFollowReach         = "follow_reach"
+	HTTP2VarFollowSends         = "follow_sends"
+	HTTP2VarFollowShare         = "follow_share"
+	HTTP2VarFollowShift         = "follow_shift"
+	HTTP2VarFollowSlice         = "follow_slice"
+	HTTP2VarGiveBack            = "give_back"
+	HTTP2VarLostBlocks          = "lost_blocks"
+	HTTP2VarLostConns           = "lost_conns"
+	HTTP2VarLostEndpoints       = "lost_endpoints"
+	HTTP2VarLostPlaces          = "lost_places"
+	HTTP2VarLostStreams         = "lost_streams"
+	HTTP2VarMaxEndpoints        = "max_endpoints"
+	HTTP2VarNextEndpoint        = "next_endpoint"
+	HTTP2VarNextHeaders         = "next_headers"
+	HTTP2VarNextPlace           = "next_place"
+	HTTP2VarOrderedStores       = "ordered_stores"
+	HTTP2VarSampleMask          = "sample_mask"
+	HTTP2VarSendingSeen         = "sending_seen"
+	HTTP2VarServedPorts         = "served_ports"
+	HTTP2VarSideMask            = "side_mask"
+	HTTP2VarSlots               = "slots"
+	HTTP2VarSlowNs              = "slow_ns"
+	HTTP2VarSomePorts           = "some_ports"
+	HTTP2VarToldApart           = "told_apart"
+	HTTP2VarUnderWay            = "under_way"
+	HTTP2VarUnfinishedNs        = "unfinished_ns"
+	HTTP2VarUntaken             = "untaken"
+	HTTP2VarWantPorts           = "want_ports"
+	HTTP2VarWithClosed          = "with_closed"
+	HTTP2VarWithLabels          = "with_labels"
 )
 
 // LoadHTTP2 returns the embedded CollectionSpec for HTTP2.
@@ -108,11 +112,15 @@ type HTTP2Specs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type HTTP2ProgramSpecs struct {
-	Http2Closed     *ebpf.ProgramSpec `ebpf:"http2_closed"`
-	Http2Flush      *ebpf.ProgramSpec `ebpf:"http2_flush"`
-	Http2FlushFiles *ebpf.ProgramSpec `ebpf:"http2_flush_files"`
-	Http2In         *ebpf.ProgramSpec `ebpf:"http2_in"`
-	Http2Out        *ebpf.ProgramSpec `ebpf:"http2_out"`
+	Http2Acked         *ebpf.ProgramSpec `ebpf:"http2_acked"`
+	Http2Closed        *ebpf.ProgramSpec `ebpf:"http2_closed"`
+	Http2Flush         *ebpf.ProgramSpec `ebpf:"http2_flush"`
+	Http2FlushFiles    *ebpf.ProgramSpec `ebpf:"http2_flush_files"`
+	Http2In            *ebpf.ProgramSpec `ebpf:"http2_in"`
+	Http2Out           *ebpf.ProgramSpec `ebpf:"http2_out"`
+	Http2Read          *ebpf.ProgramSpec `ebpf:"http2_read"`
+	Http2Retransmitted *ebpf.ProgramSpec `ebpf:"http2_retransmitted"`
+	Http2Written       *ebpf.ProgramSpec `ebpf:"http2_written"`
 }
 
 // HTTP2MapSpecs contains maps before they are loaded into the kernel.
@@ -260,20 +268,28 @@ type HTTP2Variables struct {
 //
 // It can be passed to LoadHTTP2Objects or ebpf.CollectionSpec.LoadAndAssign.
 type HTTP2Programs struct {
-	Http2Closed     *ebpf.Program `ebpf:"http2_closed"`
-	Http2Flush      *ebpf.Program `ebpf:"http2_flush"`
-	Http2FlushFiles *ebpf.Program `ebpf:"http2_flush_files"`
-	Http2In         *ebpf.Program `ebpf:"http2_in"`
-	Http2Out        *ebpf.Program `ebpf:"http2_out"`
+	Http2Acked         *ebpf.Program `ebpf:"http2_acked"`
+	Http2Closed        *ebpf.Program `ebpf:"http2_closed"`
+	Http2Flush         *ebpf.Program `ebpf:"http2_flush"`
+	Http2FlushFiles    *ebpf.Program `ebpf:"http2_flush_files"`
+	Http2In            *ebpf.Program `ebpf:"http2_in"`
+	Http2Out           *ebpf.Program `ebpf:"http2_out"`
+	Http2Read          *ebpf.Program `ebpf:"http2_read"`
+	Http2Retransmitted *ebpf.Program `ebpf:"http2_retransmitted"`
+	Http2Written       *ebpf.Program `ebpf:"http2_written"`
 }
 
 func (p *HTTP2Programs) Close() error {
 	return _HTTP2Close(
+		p.Http2Acked,
 		p.Http2Closed,
 		p.Http2Flush,
 		p.Http2FlushFiles,
 		p.Http2In,
 		p.Http2Out,
+		p.Http2Read,
+		p.Http2Retransmitted,
+		p.Http2Written,
 	)
 }
 

@@ -14,13 +14,15 @@ __u8 give_back; /* nobody sees frames any more: connections are request.bpf.c's 
 struct all {
 	struct multiplexed *m;
 	__u64 now, told;
+	__u32 una; /* acknowledged */
 };
 
-static __always_inline int find_streams(struct all *all, struct sock *sk)
+static __always_inline int find_streams(struct all *all, struct sock *sk, struct tcp_sock *tp)
 {
 	all->m = at_place(bpf_sk_storage_get(&place_of, sk, 0, 0));
-	if (!all->m)
+	if (!all->m || !tp)
 		return 0;
+	all->una = tp->snd_una;
 	all->now = bpf_ktime_get_ns();
 	return 1;
 }
@@ -30,21 +32,54 @@ static long close_stream(__u32 i, void *context)
 	struct all *all = context;
 	struct stream *s = &all->m->streams[i & (STREAMS - 1)];
 
+#if SEES_PACKETS
+	if (s->over) {
+		all->told |= end_sent(all->m, s, after(s->upto, all->una) ? TRUNCATED : 0, all->now);
+		return 0;
+	}
+	if (s->id)
+		bring_up(all->m, s, all->now);
+#endif
 	if (s->id)
 		all->told |= end_stream(all->m, s, s->answer ? TRUNCATED : UNANSWERED, all->now);
 	free_stream(all->m, s);
 	return 0;
 }
 
+#if SEES_PACKETS
+/* Nobody will see acknowledgements any more. */
+static long end_if_sent(__u32 i, void *context)
+{
+	struct all *all = context;
+
+	all->told |= end_sent(all->m, &all->m->streams[i & (STREAMS - 1)], 0, all->now);
+	return 0;
+}
+
+/* An answer is sent so long ago that its acknowledgement was not seen, where there was one: in
+ * some states of a connection it is not. */
+#define UNSEEN NSEC_PER_SEC
+#endif
+
 static long tell_unfinished(__u32 i, void *context)
 {
 	struct all *all = context;
 	struct stream *s = &all->m->streams[i & (STREAMS - 1)], copy;
 
+#if SEES_PACKETS
+	if (s->over) {
+		if (span(s->sent, all->now) > UNSEEN && !after(s->upto, all->una))
+			all->told |= end_sent(all->m, s, 0, all->now);
+		return 0;
+	}
+#endif
 	__builtin_memcpy(&copy, s, sizeof(copy));
 	if (!copy.id || (copy.reported && !again) || span(copy.first, all->now) < unfinished_ns)
 		return 0;
 	s->reported = 1;
+#if SEES_PACKETS
+	bring_up(all->m, &copy, all->now);
+#endif
 	all->told |= end_stream(all->m, &copy, UNFINISHED, all->now);
 	return 0;
 }
@@ -60,7 +95,7 @@ int BPF_PROG(http2_closed, struct sock *sk, int old, int new)
 
 	if ((new != TCP_CLOSE && !sent) || sk->sk_protocol != IPPROTO_TCP)
 		return 0;
-	if (!find_streams(&all, sk))
+	if (!find_streams(&all, sk, bpf_skc_to_tcp_sock(sk)))
 		return 0;
 	if (sent && !all.m->owner)
 		return 0;
@@ -76,10 +111,12 @@ int BPF_PROG(http2_closed, struct sock *sk, int old, int new)
 static __always_inline int flush_streams(struct seq_file *seq, struct sock *sk)
 {
 	struct all all = {};
+	struct tcp_sock *tp;
 
 	if (!sk)
 		return 0;
-	if (!find_streams(&all, sk))
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!find_streams(&all, sk, tp))
 		return 0;
 	if (give_back) {
 		struct conn *c = bpf_sk_storage_get(&conns, sk, 0, 0);
@@ -88,11 +125,18 @@ static __always_inline int flush_streams(struct seq_file *seq, struct sock *sk)
 		if (c && place) {
 			c->proto = PROTO_SEALED;
 			c->share = UNCOUNTED; /* what is under way now */
+#if SEES_PACKETS
+			bpf_loop(STREAMS, end_if_sent, &all, 0);
+#endif
 			free_place(all.m);
 			*place = 0;
 		}
 		return 0;
 	}
+#if SEES_PACKETS
+	if (all.m->open && tp->write_seq != tp->snd_nxt)
+		note_limited(all.m, tp, all.now);
+#endif
 	bpf_loop(STREAMS, tell_unfinished, &all, 0);
 	/* So that user space can stop after some, and make room. */
 	if (all.told)

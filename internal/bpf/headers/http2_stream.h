@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-3-Clause) */
 /*
- * The requests that a connection of HTTP/2 has under way, and what becomes of one
- * that is over: its place in the sums, and its record.
+ * The requests that a connection of HTTP/2 has under way. Who includes this says what it sees:
+ *
+ *   SEES_PACKETS   1 for packets, whose positions are those of TCP (http2_wire.h); 0 for clear
+ *                  bytes of a process
  */
 #ifndef SLOWRAY_HTTP2_STREAM_H
 #define SLOWRAY_HTTP2_STREAM_H
@@ -17,14 +19,45 @@ struct stream {
 	__u64 asked; /* its last frame; 0 = not yet */
 	__u64 read; /* the process had that; 0 = not known */
 	__u64 answer; /* HEADERS of the answer */
+#if SEES_PACKETS
+	__u64 sent; /* the last frame of the answer */
+	__u64 flight; /* since when some of what this end sent is not acknowledged */
+	__u64 lost_to; /* up to when lost_us was counted */
+	__u64 limited; /* of the connection, when the answer began */
+	__u64 acked; /* served: all of the answer was; 0 = not seen */
+	__u32 from, upto; /* sequence numbers of what this end sent; the same = nothing yet */
+	__u32 asked_upto; /* served: of the request, the one after its last byte */
+	__u32 window_us; /* from sent to the last WINDOW_UPDATE since, at least 1; 0 = none */
+	__u32 stall_us; /* the answer paused, and not for flow control */
+	__u32 held_us; /* it paused, for whatever */
+	__u32 lost_us; /* waited for what was retransmitted */
+	__u32 late_us; /* the acknowledgement was late */
+	__u32 over; /* enum over */
+#endif
 	__u32 id; /* 0 = free */
 	__u32 bytes_asked, bytes_answered; /* of DATA frames */
 	__u16 http;
+	__u16 again; /* segments retransmitted, from the first byte to the last that this end sent */
 	__u8 trailers; /* the answer goes on with HEADERS: gRPC's status is in them, which is not read */
 	__u8 reported; /* as unfinished */
 	__u8 share; /* follow_share when it began */
 	__u8 ended; /* its answer is over, and how that began is in a gap */
 };
+
+/* Whether a stream's answer is sent, and waits to be acknowledged. */
+enum over {
+	GOES_ON,
+	SENT,
+	CLAIMED, /* somebody writes its record */
+};
+
+/* Bytes that a process has written, and that the socket could not send at once. */
+struct written {
+	__u32 upto; /* sequence number after the last one */
+	__u64 at;
+};
+
+#define QUEUED 16 /* writes; a power of two */
 
 /* One direction of a connection: where in the sequence the next frame begins. */
 struct way {
@@ -73,6 +106,23 @@ struct multiplexed {
 	__u64 reading; /* bytes that were read last had arrived */
 	__u64 reserved; /* when it was */
 	__u64 owner; /* the object of the process that has its clear bytes, see clear.h; 0 = packets are read, or nobody knows any more */
+#if SEES_PACKETS
+	__u32 una; /* acknowledged up to here */
+	__u32 lost_from, recover; /* sequence numbers: the first that was retransmitted, the end of the last */
+	__u32 oldest, newest; /* of writes, */
+	__u32 first_over, next_over; /* of over, */
+	__u32 first_asked, next_asked; /* and of asked */
+	__u64 due; /* when what was retransmitted should have been acknowledged; 0 = nothing is */
+	__u64 lost_began, lost_ended; /* the last time that due passed, and that it was */
+	__u64 leaves; /* when the packet does that is looked at */
+	__u64 progress; /* last acknowledgement of new bytes, opening of the window, or beginning of a flight */
+	__u64 limited; /* ns that the receiver's window, or the send buffer, kept bytes back */
+	__u64 window; /* the last WINDOW_UPDATE of the connection, or SETTINGS */
+	__u64 zero_window, recv_window, send_buffer, timeout; /* when each was seen last */
+	struct written writes[QUEUED];
+	__u32 over[STREAMS]; /* streams whose answer is sent, in that order */
+	__u32 asked[STREAMS]; /* streams that nobody has read, in the order in which they came */
+#endif
 	__u8 laddr[16], paddr[16];
 	struct stream streams[STREAMS];
 };
@@ -80,7 +130,7 @@ struct multiplexed {
 /* Connections that are distinguished at once; a power of two. */
 #define PLACES 1024
 
-/* 5 kB each, which no kernel gives reliably where it may not wait. */
+/* 5 or, with packets, 18 kB each, which no kernel gives reliably where it may not wait. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, PLACES);
@@ -127,13 +177,19 @@ static __always_inline int free_stream(struct multiplexed *m, struct stream *s)
 struct dropped {
 	struct multiplexed *m;
 	__u64 streams;
+	__u32 ended; /* also those that only wait to be acknowledged */
 };
 
 static long drop_stream(__u32 i, void *context)
 {
 	struct dropped *d = context;
+	struct stream *s = &d->m->streams[i & (STREAMS - 1)];
 
-	d->streams += free_stream(d->m, &d->m->streams[i & (STREAMS - 1)]);
+#if SEES_PACKETS
+	if (s->over != GOES_ON && !d->ended)
+		return 0;
+#endif
+	d->streams += free_stream(d->m, s);
 	return 0;
 }
 
@@ -149,7 +205,9 @@ static __always_inline __u64 drop_streams(struct multiplexed *m)
 /* Nothing of its connection will be seen any more. */
 static __always_inline void end_place(struct multiplexed *m)
 {
-	drop_streams(m);
+	struct dropped d = { m, .ended = 1 };
+
+	bpf_loop(STREAMS, drop_stream, &d, 0);
 	if (with_labels)
 		no_more_blocks(m->headers);
 }
@@ -222,6 +280,13 @@ static __always_inline void describe(struct multiplexed *m, struct conn *c, stru
 		*(__u32 *)m->paddr = BPF_CORE_READ(sk, __sk_common.skc_daddr);
 	}
 	m->arrived = m->reading = 0;
+#if SEES_PACKETS
+	m->una = tp->snd_una;
+	m->oldest = m->newest = m->first_over = m->next_over = m->first_asked = m->next_asked = 0;
+	m->due = m->lost_began = m->lost_ended = m->limited = m->window = 0;
+	m->progress = bpf_ktime_get_ns();
+	m->zero_window = m->recv_window = m->send_buffer = m->timeout = 0;
+#endif
 	m->rtt_us = min_rtt_of(tp) / NSEC_PER_USEC;
 	/* A request that is over by now has the handshake. */
 	m->tls_us = c->tls == TLS_READY && !(c->tls_is & TLS_UNTIL) && (!c->seq || (c->seq == 1 && c->phase != IDLE)) ? c->tls_ns / NSEC_PER_USEC : 0;
@@ -245,146 +310,6 @@ static __noinline struct multiplexed *tell_apart(struct conn *c, struct sock *sk
 	m->owner = 0;
 	describe(m, c, sk, tp);
 	return m;
-}
-
-/* What a connection took before its first stream: read where it is wanted, for end_stream() may
- * have 128 bytes of stack, with what calls it (Linux 6.1). */
-#define BEFORE(m, what) (*(const volatile __u32 *)&(m)->what * NSEC_PER_USEC)
-
-/*
- * The sums are kept with atomics, in the lane of programs that interrupt others:
- * these run in tasks, too, which may be preempted.
- */
-static __always_inline void count_stream(const struct multiplexed *m, const __u64 *parts, int first, __u8 status, __u32 flags, __u32 cpu, __u32 share)
-{
-	struct counters *n = counters_of(m->endpoint, cpu, 1);
-	const __u32 lane = 1;
-
-	if (!n)
-		return;
-	ADD(n, requests, 1ULL << share);
-	if (flags & UNANSWERED)
-		ADD(n, unanswered, 1ULL << share);
-	else if (status == STATUS_OK)
-		ADD(n, ok, 1ULL << share);
-	else if (status == STATUS_ERROR)
-		ADD(n, errors, 1ULL << share);
-#pragma unroll
-	for (int i = 0; i < PARTS; i++) {
-		if (parts[i])
-			ADD(n, parts[i], parts[i] << share);
-	}
-	if (first) {
-		ADD(n, parts[ACCEPT_WAIT], BEFORE(m, accept_us) << share);
-		ADD(n, parts[TLS], BEFORE(m, tls_us) << share);
-	}
-}
-
-/*
- * Sums a request up that is over now, or that goes on (UNFINISHED). What the
- * server had to do ends with the first byte of the answer. What follows is not
- * told apart: the application may pause, or the caller may not have asked for
- * more (flow control). Returns 1 when that has a record.
- *
- * Not static, so that the verifier looks at it once and not for each way that leads here:
- * in the loops over frames Linux 7.2 came to more than a million instructions.
- */
-__noinline int end_stream(struct multiplexed *m, struct stream *s, __u32 flags, __u64 now)
-{
-	__u64 parts[PARTS] = {}, total, number, asked, read, answer, rtt;
-	__u8 status = STATUS_UNKNOWN;
-	struct record *rec;
-	struct ring *r;
-	__u32 cpu = bpf_get_smp_processor_id(), share, weight;
-
-	if (!m || !s)
-		return 0;
-	r = bpf_map_lookup_elem(&rings, &cpu);
-	if (!r)
-		return 0;
-	share = s->share & 31;
-	weight = 1U << share;
-	total = span(s->first, now);
-	answer = s->answer ? later(s->answer, s->first) : now;
-	/* An answer may begin before all was asked, as in streams of gRPC. */
-	asked = s->asked ? smaller(later(s->asked, s->first), answer) : answer;
-	rtt = m->rtt_us * NSEC_PER_USEC;
-	parts[UPLOAD] = span(s->first, asked);
-	read = smaller(later(s->read, asked), answer);
-	parts[RECV_WAIT] = span(asked, read);
-	parts[SERVER] = span(read, answer);
-	if (m->side == CALLED) {
-		parts[NETWORK] = smaller(rtt, parts[SERVER]);
-		parts[SERVER] -= parts[NETWORK];
-	}
-	parts[UNACCOUNTED] = span(answer, now);
-	if (s->id == m->opening)
-		total += BEFORE(m, accept_us) + BEFORE(m, tls_us);
-	if (m->side == SERVED && !(flags & (UNFINISHED | UNANSWERED))) {
-		parts[NETWORK] = rtt; /* until it is there, at the least */
-		total += rtt;
-	}
-	if (flags & (RESET | UNANSWERED | TRUNCATED) || s->http >= 400)
-		status = STATUS_ERROR;
-	else if (s->http >= 200 && !s->trailers)
-		status = STATUS_OK;
-	if (flags & UNFINISHED)
-		status = STATUS_UNKNOWN;
-	else
-		count_stream(m, parts, s->id == m->opening, status, flags, cpu, share);
-	if (share && !(flags & UNFINISHED))
-		__sync_fetch_and_add(&r->left_out, (1ULL << share) - 1);
-
-	if (sample_mask && total < slow_ns && status != STATUS_ERROR && !(flags & UNFINISHED)) {
-		if (bpf_get_prandom_u32() & sample_mask) {
-			__sync_fetch_and_add(&r->skipped, 1);
-			return 0;
-		}
-		weight = (sample_mask + 1) << share;
-	}
-	rec = reserve(r, cpu, &number);
-	if (!rec)
-		return 0;
-	rec->kind = RECORD_REQUEST;
-	rec->side = m->side;
-	rec->family = m->family;
-	rec->status = status;
-	rec->flags = flags | MULTIPLEXED | (sample_mask && weight == 1U << share ? SLOW : 0);
-	rec->start = s->first;
-	__builtin_memcpy(rec->parts, parts, sizeof(parts));
-	rec->bytes_in = m->side == SERVED ? s->bytes_asked : s->bytes_answered;
-	rec->bytes_out = m->side == SERVED ? s->bytes_answered : s->bytes_asked;
-	rec->endpoint = m->endpoint;
-	rec->seq = (s->id + 1) / 2;
-	rec->pid = m->pid;
-	rec->tid = m->tid;
-	rec->requests = 1;
-	rec->weight = weight;
-	rec->retrans = 0;
-	rec->unacked = 0;
-	rec->rtt_us = rec->min_rtt_us = m->rtt_us;
-	rec->mss = 0;
-	rec->http = s->http;
-	rec->netns = m->netns;
-	rec->proto = PROTO_HTTP2;
-	rec->kept = 0;
-	rec->headers = m->headers;
-	rec->has_work = 0;
-	rec->share = share;
-	rec->first_byte = s->answer ? span(s->first, s->answer) : 0;
-	if (s->id == m->opening) {
-		rec->parts[ACCEPT_WAIT] = BEFORE(m, accept_us);
-		rec->parts[TLS] = BEFORE(m, tls_us);
-		rec->start -= rec->parts[ACCEPT_WAIT] + rec->parts[TLS];
-		if (rec->first_byte)
-			rec->first_byte += rec->parts[ACCEPT_WAIT] + rec->parts[TLS];
-	}
-	rec->lport = m->lport;
-	rec->pport = m->peer;
-	__builtin_memcpy(rec->laddr, m->laddr, 16);
-	__builtin_memcpy(rec->paddr, m->paddr, 16);
-	commit(rec, number);
-	return 1;
 }
 
 /* The stream of a number; a free place for it where it is new; 0 where there is

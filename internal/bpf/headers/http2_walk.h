@@ -29,7 +29,15 @@ struct at {
 	__u32 share; /* of requests that begin */
 	__u32 asks; /* it goes from the caller to the server */
 	__u32 late; /* it fills a gap: later bytes were seen before */
+#if SEES_PACKETS
+	__u32 out; /* a packet that this end sends: now is when a frame's first byte was written */
+	__u32 frame; /* the number of that byte */
+#endif
 };
+
+#if SEES_PACKETS
+#include "http2_wire.h"
+#endif
 
 static __always_inline void read_status(struct at *at, struct stream *s, __u8 flags)
 {
@@ -138,10 +146,20 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 	/* Header blocks depend on those before (RFC 7541, 2.2): late ones are of no use. */
 	if (with_labels && !at->late && (type == HEADERS || type == CONTINUATION || type == PUSH_PROMISE))
 		see_block(at, len, type, flags, id);
+#if SEES_PACKETS
+	if (at->asks && (type == WINDOW_UPDATE || (type == SETTINGS && len))) {
+		note_window(at->m, id, at->now);
+		return 0;
+	}
+#endif
 	if (type != DATA && type != HEADERS && type != RST_STREAM)
 		return 0;
 	if (at->asks) {
 		s = stream_of(at->m, id, type == HEADERS);
+#if SEES_PACKETS
+		if (!s && type == HEADERS)
+			s = room_for(at->m, id, at->now);
+#endif
 		if (!s) {
 			if (type == HEADERS)
 				__sync_fetch_and_add(&lost_streams, 1);
@@ -161,28 +179,54 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 			__sync_fetch_and_add(&at->m->open, 1);
 			__sync_fetch_and_add(&under_way, 1);
 		}
+#if SEES_PACKETS
+		if (s->over)
+			return 0;
+		if (type == RST_STREAM)
+			bring_up(at->m, s, at->now);
+#endif
 		if (type == RST_STREAM) { /* the caller wants it no more */
 			if (at->m->taken != RESERVED)
 				end_stream(at->m, s, RESET | (s->answer ? TRUNCATED : UNANSWERED), at->now);
 			free_stream(at->m, s);
 			return 0;
 		}
+#if SEES_PACKETS
+		if (at->out && !at->late)
+			note_frame_sent(at->m, s, at->frame, at->frame + FRAME_HEADER + len, at->now);
+#endif
 		if (type == DATA)
 			s->bytes_asked += len;
 		if (flags & END_STREAM) {
 			s->asked = at->now;
 			s->read = at->read;
+#if SEES_PACKETS
+			note_asked(at->m, s, at->frame + FRAME_HEADER + len);
+#endif
 		}
 		return 0;
 	}
 	s = stream_of(at->m, id, 0);
 	if (!s || !s->id)
 		return 0;
+#if SEES_PACKETS
+	if (s->over)
+		return 0;
+#endif
 	if (at->m->taken == RESERVED && (flags & END_STREAM || type == RST_STREAM)) { /* over before it is known where: request.bpf.c has it */
 		free_stream(at->m, s);
 		return 0;
 	}
 	gap = !at->late && at->m->ways[GAPS + WAY_ANSWERS].known;
+#if SEES_PACKETS
+	bring_up(at->m, s, at->now);
+	if (at->out && !at->late)
+		note_frame_sent(at->m, s, at->frame, at->frame + FRAME_HEADER + len, at->now);
+	if (!s->answer)
+		s->limited = at->m->limited;
+	s->sent = at->now;
+	s->window_us = 0;
+#endif
 	if (type == HEADERS) {
 		if (!s->answer || s->http / 100 == 1) {
 			read_status(at, s, flags);
@@ -208,6 +252,10 @@ static __noinline int see_frame(struct at *at, __u32 len, __u32 type, __u32 flag
 	if (flags & END_STREAM && !s->answer && gap) {
 		s->ended = 1;
 	} else if (flags & END_STREAM || (s->ended && s->answer)) {
+#if SEES_PACKETS
+		if (at->out && note_over(at->m, s))
+			return 0; /* its time ends when it is acknowledged */
+#endif
 		end_stream(at->m, s, 0, at->now);
 		free_stream(at->m, s);
 	}
@@ -273,6 +321,9 @@ static long next_frame(__u32 i, void *context)
 	len = length_of(b);
 	if (b[3] > CONTINUATION && len > USUAL)
 		return 1; /* no frame: the place is wrong */
+#if SEES_PACKETS
+	place_frame(at, at->w->next);
+#endif
 	at->w->next += FRAME_HEADER + len;
 	see_frame(at, len, b[3], b[4], id_of(b));
 	at->off += FRAME_HEADER + len;
@@ -411,6 +462,9 @@ static __always_inline void walk(struct at *at, __u32 seq)
 			goto filled;
 		w->have = 0;
 		len = length_of(w->head);
+#if SEES_PACKETS
+		place_frame(at, w->next);
+#endif
 		w->next += FRAME_HEADER + len;
 		/* read_status() looks for the payload after the header. */
 		at->off -= FRAME_HEADER;

@@ -37,6 +37,7 @@ import (
 //	accuracy_time_test.go      boundaries; known times before the response
 //	accuracy_stall_test.go     known times within the response and after it
 //	accuracy_link_test.go      loss and delay
+//	accuracy_wire_test.go      loss, windows and pauses of single streams of HTTP/2
 //	accuracy_tcprt_test.go     what TCPRT is known to get wrong
 
 // Limits of issue 3, "Accuracy": differences from the time of the packet.

@@ -20,6 +20,8 @@ const (
 	// HTTP/2 they are taken off, too.
 	http2Look  = 5 * time.Second
 	http2Again = time.Minute
+
+	sockSendLength = "sock/sock_send_length" // since Linux 6.3
 )
 
 // streams tells the requests of HTTP/2 connections apart, as far as they can be
@@ -98,9 +100,9 @@ func (r *Recorder) tellStreams(now time.Time) {
 // endStreams takes the programs off. What begins meanwhile is the recorder's.
 func (r *Recorder) endStreams() {
 	s := &r.streams
-	packets := min(1, len(s.links)) // the first one sees connections end
-	closeAll(s.links[packets:])
-	s.links = s.links[:packets]
+	seen := min(2, len(s.links)) // the first ones see connections end, and what is sent acknowledged
+	closeAll(s.links[seen:])
+	s.links = s.links[:seen]
 	if s.objects.GiveBack.Set(uint8(1)) == nil {
 		_ = r.look(s.objects.Http2Flush, s.objects.PlaceOf)
 	}
@@ -145,16 +147,33 @@ func (r *Recorder) attachStreams() error {
 	if err != nil {
 		return err
 	}
+	if !hasTracepoint("sock_send_length") { // loaded, and not attached
+		spec.Programs[bpf.HTTP2ProgHttp2Written] = spec.Programs[bpf.HTTP2ProgHttp2Retransmitted]
+	}
 	s := &r.streams
 	if err := r.loadStreams(spec, &s.objects); err != nil {
 		return err
 	}
 	s.attached = true
-	l, err := link.AttachTracing(link.TracingOptions{Program: s.objects.Http2Closed})
-	if err != nil {
-		return fmt.Errorf("attach sock/inet_sock_set_state: %w", err)
+	for _, hook := range []struct {
+		name    string
+		program *ebpf.Program
+	}{
+		{"sock/inet_sock_set_state", s.objects.Http2Closed},
+		{"tcp/tcp_probe", s.objects.Http2Acked},
+		{"tcp/tcp_retransmit_skb", s.objects.Http2Retransmitted},
+		{"tcp/tcp_rcv_space_adjust", s.objects.Http2Read},
+		{sockSendLength, s.objects.Http2Written},
+	} {
+		if hook.name == sockSendLength && !hasTracepoint("sock_send_length") {
+			continue
+		}
+		l, err := link.AttachTracing(link.TracingOptions{Program: hook.program})
+		if err != nil {
+			return fmt.Errorf("attach %s: %w", hook.name, err)
+		}
+		s.links = append(s.links, l)
 	}
-	s.links = append(s.links, l)
 	links, err := bpf.AttachCgroup(root,
 		bpf.CgroupProgram{At: ebpf.AttachCGroupInetIngress, Program: s.objects.Http2In},
 		bpf.CgroupProgram{At: ebpf.AttachCGroupInetEgress, Program: s.objects.Http2Out})
