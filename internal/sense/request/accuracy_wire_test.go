@@ -155,7 +155,7 @@ func (w *wired) readClient(pause time.Duration) {
 // truth is what the packets at one end say of what it sent of a stream.
 type truth struct {
 	sent, acked int64 // its first byte left; all of it was acknowledged
-	resent      int   // segments that were sent again, of its bytes
+	resent      int   // segments that were retransmitted, of its bytes
 }
 
 // onWire says what the packets of this end's side say of a stream's bytes.

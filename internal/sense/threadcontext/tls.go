@@ -51,7 +51,7 @@ func segment(image *elffile.File) (*elf.ProgHeader, error) {
 }
 
 // maxStatic bounds distances from the thread pointer, bytes. Addresses of memory are
-// higher than that, which is how both are told apart below.
+// higher than that, by which static knows them.
 const maxStatic = 4 << 20
 
 // ofProgram is the place in an executable, whose block lies next to the thread pointer
