@@ -295,19 +295,6 @@ var firingOnRequests = []fires{
 		subject: Subject{PID: nginxMaster, Port: fpmPort}, minShare: 0.9, fix: "slowray wait 201",
 	},
 	{
-		// As over HTTP/2, whose requests are not followed from thread to thread.
-		name: "a dependency whose threads hardly need the full CPUs", cause: &slowDependency,
-		inject: func(o *observe.Observation) {
-			quiet(nginxServed().add(300, ms, ms, 0, waitsForDB), fpmCalled().add(300, ms, ms, 0, slowDB), fpmServed().add(300, ms, ms, 0, slowDB))(o)
-			o.Use.CPU = observe.CPUTime{User: 17, System: 2, Idle: 0.1}
-			for _, pid := range []int{fpmMaster, fpmChild1, fpmChild2} {
-				p := process(o, pid)
-				p.UserSeconds, p.SystemSeconds, p.RunDelaySeconds = 0.1, 0.1, 0.2
-			}
-		},
-		subject: Subject{PID: nginxMaster, Port: fpmPort}, minShare: 0.9, fix: "php-fpm8.2 (pid 200) answer slowly: it runs on this host",
-	},
-	{
 		name: "everything stands still every second", cause: &requestWaves,
 		inject: func(o *observe.Observation) {
 			t := nginxServed().add(900, ms, ms, 0, quick).add(100, ms, ms, 0, parts{observe.Server: 900 * ms})

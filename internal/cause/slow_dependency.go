@@ -132,7 +132,7 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 		l.SlowTotalNS() >= callShare*service.SlowTotalNS() &&
 		service.SlowShare(observe.Server)+service.SlowShare(observe.Stall) >= callShare && l.reach >= fewReach
 	here := l.here
-	switch {
+	switch _, full := v.cpuFull(l); {
 	case !always && !atTimes:
 		return because, near
 	case v.callsItself(l):
@@ -145,7 +145,7 @@ func (v *View) quickCall(l *ledger) (because string, near float64) {
 		return because + "; the answers lie in its sockets until it reads them", near
 	case median > longestCall*float64(service.Total.Max()):
 		return because + "; they last longer than any request: they are not made for one", near
-	case here != nil && !here.spendsIn(observe.ServerSleep, observe.ServerDisk) && v.lacksCPU(here, 1): // more of the CPUs would not shorten those
+	case full && here != nil && !here.spendsIn(observe.ServerSleep, observe.ServerDisk): // more of the CPUs would not shorten those
 		return because + "; both run on this host, whose CPUs are full", near
 	}
 	return "", near
