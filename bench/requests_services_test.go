@@ -23,6 +23,21 @@ type webServer struct {
 func newWebServer(s *stage, connections int, location string) *webServer {
 	ports := s.ports(2)
 	w := &webServer{stage: s, port: ports[0], status: ports[1], connections: connections}
+	w.pids = []int{s.nginx(w.port, fmt.Sprintf(`
+	server {
+		listen 127.0.0.1:%d;
+		location / { %s }
+	}
+	server {
+		listen 127.0.0.1:%d;
+		location / { stub_status; }
+	}`, w.port, location, w.status))}
+	return w
+}
+
+// nginx starts one worker with these servers, and gives its process once the port answers.
+func (s *stage) nginx(port int, servers string) (pid int) {
+	s.b.Helper()
 	conf := filepath.Join(s.dir, "nginx.conf")
 	// Without a master process: nothing is left if the benchmark is killed.
 	text := fmt.Sprintf(`
@@ -39,22 +54,13 @@ http {
 	proxy_temp_path %[1]s/proxy;
 	fastcgi_temp_path %[1]s/fastcgi;
 	uwsgi_temp_path %[1]s/uwsgi;
-	scgi_temp_path %[1]s/scgi;
-	server {
-		listen 127.0.0.1:%[2]d;
-		location / { %[4]s }
-	}
-	server {
-		listen 127.0.0.1:%[3]d;
-		location / { stub_status; }
-	}
+	scgi_temp_path %[1]s/scgi;%[2]s
 }
-`, s.dir, w.port, w.status, location)
+`, s.dir, servers)
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		s.b.Fatal(err)
 	}
-	w.pids = []int{s.server(w.port, "nginx", "-p", s.dir, "-c", conf, "-e", filepath.Join(s.dir, "nginx-error.log"))}
-	return w
+	return s.server(port, "nginx", "-p", s.dir, "-c", conf, "-e", filepath.Join(s.dir, "nginx-error.log"))
 }
 
 // counted is the number of requests that nginx has begun to answer, that for

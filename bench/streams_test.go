@@ -109,34 +109,13 @@ func newSecureWeb(s *stage) *streams {
 	s.b.Helper()
 	port := s.ports(1)[0]
 	cert, key := s.certificate()
-	conf := filepath.Join(s.dir, "nginx.conf")
-	text := fmt.Sprintf(`
-daemon off;
-master_process off;
-user root;
-pid %[1]s/nginx.pid;
-error_log %[1]s/nginx-error.log;
-events { worker_connections 1024; }
-http {
-	access_log off;
-	keepalive_requests 1000000000;
-	client_body_temp_path %[1]s/body;
-	proxy_temp_path %[1]s/proxy;
-	fastcgi_temp_path %[1]s/fastcgi;
-	uwsgi_temp_path %[1]s/uwsgi;
-	scgi_temp_path %[1]s/scgi;
+	pid := s.nginx(port, fmt.Sprintf(`
 	server {
-		listen 127.0.0.1:%[2]d ssl http2;
-		ssl_certificate %[3]s;
-		ssl_certificate_key %[4]s;
-		location / { return 200 %[5]q; }
-	}
-}
-`, s.dir, port, cert, key, strings.Repeat("x", 200))
-	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
-		s.b.Fatal(err)
-	}
-	pid := s.server(port, "nginx", "-p", s.dir, "-c", conf, "-e", filepath.Join(s.dir, "nginx-error.log"))
+		listen 127.0.0.1:%d ssl http2;
+		ssl_certificate %s;
+		ssl_certificate_key %s;
+		location / { return 200 %q; }
+	}`, port, cert, key, strings.Repeat("x", 200)))
 	return &streams{s, port, pid, []string{fmt.Sprintf("https://127.0.0.1:%d/", port)}}
 }
 

@@ -82,8 +82,14 @@ func rooted(n *node, path string) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
+	return still(r, path, n.is)
+}
+
+// still gives a directory that was opened if it is the one that was looked at before; else
+// it closes it.
+func still(r *os.Root, path string, is func(fs.FileInfo) bool) (*os.Root, error) {
 	st, err := r.Stat(".")
-	if err == nil && !n.is(st) {
+	if err == nil && !is(st) {
 		err = fmt.Errorf("%s was replaced while it was opened: %w", path, ErrUnsafe)
 	}
 	if err != nil {
@@ -200,12 +206,7 @@ func (d *Dir) Sub(name string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	is, err := r.Stat(".")
-	if err == nil && !os.SameFile(is, seen) {
-		err = fmt.Errorf("%s was replaced while it was opened: %w", at, ErrUnsafe)
-	}
-	if err != nil {
-		r.Close()
+	if r, err = still(r, at, func(st fs.FileInfo) bool { return os.SameFile(st, seen) }); err != nil {
 		return nil, err
 	}
 	return &Dir{r, at}, nil
@@ -237,6 +238,9 @@ var ErrReplaced = errors.New("was moved, and another directory is in its place")
 // OpenRegular is [OpenRegular] for a file of the directory.
 func (d *Dir) OpenRegular(name string) (*os.File, error) { return OpenRegular(d.Root, name) }
 
+// ErrNotRegular is wrapped by the error about a FIFO, a directory, or a device.
+var ErrNotRegular = errors.New("not a regular file")
+
 // OpenRegular opens a file for reading. It refuses what is no regular file: a FIFO
 // would be waited for.
 func OpenRegular(in *os.Root, name string) (*os.File, error) {
@@ -246,7 +250,7 @@ func OpenRegular(in *os.Root, name string) (*os.File, error) {
 	}
 	st, err := f.Stat()
 	if err == nil && !st.Mode().IsRegular() {
-		err = fmt.Errorf("%s: not a regular file", f.Name())
+		err = fmt.Errorf("%s: %w", f.Name(), ErrNotRegular)
 	}
 	if err != nil {
 		f.Close()

@@ -8,11 +8,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/slowray/slowray/internal/fleet"
 	"github.com/slowray/slowray/internal/safefile"
@@ -102,21 +99,16 @@ func ReadReport(dir string) (r Report, err error) {
 		return r, err
 	}
 	defer history.Close()
-	f, err := history.OpenFile(filepath.Join(shipDir, reportName), os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO would be waited for
-	if errors.Is(err, fs.ErrNotExist) {
+	f, err := safefile.OpenRegular(history, filepath.Join(shipDir, reportName))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return r, fmt.Errorf("%s: %w", dir, ErrNothingShipped)
-	}
-	if err != nil {
+	case errors.Is(err, safefile.ErrNotRegular):
+		return r, fmt.Errorf("%s: %w", path, errNoReport)
+	case err != nil:
 		return r, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return r, err
-	}
-	if !info.Mode().IsRegular() {
-		return r, fmt.Errorf("%s: %w", path, errNoReport)
-	}
 	text, err := io.ReadAll(io.LimitReader(f, mostReport+1))
 	if err != nil {
 		return r, err
