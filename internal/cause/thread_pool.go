@@ -96,7 +96,7 @@ func (v *View) queued(l *ledger) float64 {
 // oneEach says that there is a thread for each connection: as many as there are, or more where
 // connections have one request at a time. Those of HTTP/2 have several, and their readers are
 // no more than they.
-func (v *View) oneEach(l *ledger, p *observe.ThreadPool, connections int) bool {
+func oneEach(l *ledger, p *observe.ThreadPool, connections int) bool {
 	threads := p.Busy + p.Partly + p.Idle
 	switch {
 	case connections == 0 || l.Overlapped > 0:
@@ -139,7 +139,7 @@ func (v *View) threadPoolFinding(l *ledger, p *observe.ThreadPool) (*Finding, st
 		return nil, fmt.Sprintf("%s, and %d that have nothing to do", text, p.Idle)
 	case p.Ended >= p.Busy:
 		return nil, fmt.Sprintf("%s, and %s ended: it makes threads as it needs them", text, figure.Counted(p.Ended, "thread"))
-	case v.oneEach(l, p, connections):
+	case oneEach(l, p, connections):
 		return nil, fmt.Sprintf("%s, for at most %s: each has a thread of its own", text, figure.Counted(connections, "connection"))
 	case waiting < 1 || waiting < poolQueue*busy:
 		return nil, text

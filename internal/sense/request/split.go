@@ -60,7 +60,7 @@ var callClasses = func() (classes [512]uint8) {
 var splitHooks = map[string]string{
 	bpf.RequestProgSwitched: "sched/sched_switch",
 	bpf.RequestProgWaking:   "sched/sched_waking",
-	bpf.RequestProgSent:     "sock/sock_send_length",
+	bpf.RequestProgSent:     sockSendLength,
 }
 
 // prepareSplit sets the programs up to follow requests from thread to thread,
