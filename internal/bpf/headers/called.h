@@ -49,6 +49,14 @@ static __always_inline void meet(struct conn *c, struct sock *sk, int sent)
 	c->mark = sent ? tp->snd_una : tp->snd_nxt;
 }
 
+/* Whether what came first after a handshake of TLS has not been read, and the process goes on
+ * asking: its first words did not wait for that, as the preface of HTTP/2 and the SETTINGS that
+ * acknowledge it (RFC 9113, 3.4). */
+static __always_inline int is_not_awaited(const struct conn *c, const struct tcp_sock *tp)
+{
+	return c->tls == TLS_READY && c->seq == 1 && tp->rcv_nxt - tp->copied_seq >= (__u32)(tp->bytes_received - c->in0);
+}
+
 /* A request went out since the last segment came in; again is how many segments
  * of it were just sent a second time, and are counted already. */
 static __always_inline void called_sent(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u64 now, __u32 again)
@@ -72,7 +80,7 @@ static __always_inline void called_sent(struct conn *c, struct sock *sk, struct 
 		return;
 	}
 	if (c->phase == ANSWERING) {
-		if (sent < c->done) { /* it went out before the last answer was in */
+		if (sent < c->done || is_not_awaited(c, tp)) { /* it went out before the last answer was in */
 			c->flags |= OVERLAPPED;
 			c->requests++;
 			c->mark = tp->snd_nxt;
