@@ -3,6 +3,7 @@ package wait
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,10 @@ const (
 	// goShare is the share of a CPU that this may take, after a credit.
 	goShare  = 0.005
 	goCredit = 40 * time.Millisecond
+
+	// From so many looks into slow requests, and so many requests that were in progress then,
+	// those that no look fell into are held to have waited alike.
+	leastLooks, leastMet = 2, 16
 
 	maxGoPrograms = 64   // processes whose goroutines are looked at
 	maxGoMoments  = 8192 // looks that are kept, of all processes
@@ -46,6 +51,7 @@ type goWait struct {
 // goMoment is what the goroutines of a process were held up by in one look.
 type goMoment struct {
 	at    time.Time
+	since time.Duration // the look before
 	held  map[*shape]goHeld
 	other int // with a request in hand, and not held up by what is known
 }
@@ -147,6 +153,7 @@ func (s *Sampler) noteGo(l *look, p *process, w *goWatched, listing *goListing, 
 	if w.last.IsZero() {
 		gap = goEvery
 	}
+	m.since = since
 	w.last = now
 	for _, group := range listing.groups() {
 		first := group.members[0]
@@ -245,25 +252,21 @@ func (s *Sampler) goShape(master int, c *observe.WaitChain) *shape {
 // passOnGo passes the time of a family's slow requests on to what its goroutines
 // waited for: of each look, that of the requests in progress then. Which
 // goroutine has which request is not known, so each that is held up counts for
-// one of them.
+// one of them. Looks are rare in a busy program, and requests known by the
+// moments that they are followed in: what enough looks met stands for the rest.
 func (s *Sampler) passOnGo(f *family, t *observe.SlowTime, lost map[*shape]*loss) {
 	if t.Requests == 0 {
 		return
 	}
-	mean := float64(t.NS) / float64(t.Requests)
-	left := float64(t.NS)
+	held := map[*shape]float64{}
+	seen, looks, met := 0.0, 0, 0 // time of requests that looks fell into, ns
 	for _, w := range s.goes.programs {
 		if w == nil || w.master != f.master {
 			continue
 		}
 		for i := range w.moments {
 			m := &w.moments[i]
-			requests := 0.0
-			for _, r := range f.requests {
-				if !r.From.After(m.at) && r.To.After(m.at) {
-					requests += f.stands(r)
-				}
-			}
+			requests, n := f.inProgress(m.at)
 			goroutines := m.other
 			for _, h := range m.held {
 				goroutines += h.n
@@ -271,24 +274,43 @@ func (s *Sampler) passOnGo(f *family, t *observe.SlowTime, lost map[*shape]*loss
 			if requests == 0 || goroutines == 0 {
 				continue
 			}
+			seen += requests * float64(m.since)
+			looks++
+			met += n
 			each := min(1, requests/float64(goroutines))
-			shapes := make([]*shape, 0, len(m.held))
-			for sh := range m.held {
-				shapes = append(shapes, sh)
-			}
-			slices.SortFunc(shapes, func(a, b *shape) int { return strings.Compare(a.key, b.key) })
-			for _, sh := range shapes {
-				d := min(each*float64(m.held[sh].time), left)
-				left -= d
-				if lost[sh] == nil {
-					lost[sh] = &loss{}
-				}
-				lost[sh].time += time.Duration(d)
-				lost[sh].requests += d / mean
-				lost[sh].reader = true
+			for sh, h := range m.held {
+				held[sh] += each * float64(h.time)
 			}
 		}
 	}
+	mean, left := float64(t.NS)/float64(t.Requests), float64(t.NS)
+	stands := 1.0
+	if looks >= leastLooks && met >= leastMet {
+		stands = max(left/seen, 1)
+	}
+	shapes := slices.SortedFunc(maps.Keys(held), func(a, b *shape) int { return strings.Compare(a.key, b.key) })
+	for _, sh := range shapes {
+		d := min(stands*held[sh], left)
+		left -= d
+		if lost[sh] == nil {
+			lost[sh] = &loss{}
+		}
+		lost[sh].time += time.Duration(d)
+		lost[sh].requests += d / mean
+		lost[sh].reader = true
+	}
+}
+
+// inProgress is how many requests of a family were in progress at a moment, and
+// how many of them were followed.
+func (f *family) inProgress(at time.Time) (requests float64, followed int) {
+	for _, r := range f.requests {
+		if !r.From.After(at) && r.To.After(at) {
+			requests += f.stands(r)
+			followed++
+		}
+	}
+	return requests, followed
 }
 
 // goWaiting is how many goroutines were held up at the last look.

@@ -319,3 +319,37 @@ func TestLentRequests(t *testing.T) {
 		}
 	}
 }
+
+// TestRareLooks: looks that few of the requests of a Go program were in progress in stand for
+// all of its requests where there are enough of both.
+func TestRareLooks(t *testing.T) {
+	for _, c := range []struct {
+		looks, meet int
+		want        time.Duration // of 40 s of which half were waited for a lock
+	}{
+		{looks: 2, meet: 20, want: 20 * time.Second},
+		{looks: 1, meet: 20, want: 5 * time.Second}, // 10 goroutines, for half a second
+		{looks: 2, meet: 4, want: 2 * time.Second},
+		{looks: 20, meet: 20, want: 40 * time.Second}, // more than there is was seen
+	} {
+		f := newFilm(t)
+		lock := f.shape("lock")
+		w := &goWatched{master: 10}
+		requests := &family{master: 10, thinned: 1}
+		for n := range c.looks {
+			at := 500 * (n + 1)
+			for range c.meet {
+				r := f.request(11, at-50, at+50)
+				requests.requests = append(requests.requests, &r)
+			}
+			w.moments = append(w.moments, goMoment{at: f.at(at), since: 500 * time.Millisecond, other: c.meet / 2,
+				held: map[*shape]goHeld{lock: {n: c.meet / 2, time: time.Duration(c.meet/2) * 500 * time.Millisecond}}})
+		}
+		f.goes.programs = map[int]*goWatched{10: w}
+		lost := map[*shape]*loss{}
+		f.passOnGo(requests, &observe.SlowTime{PID: 10, Requests: 400, NS: int64(40 * time.Second)}, lost)
+		if got := lost[lock].time.Round(time.Millisecond); got != c.want {
+			t.Errorf("%d looks that meet %d requests each: %v, want %v", c.looks, c.meet, got, c.want)
+		}
+	}
+}
