@@ -3,6 +3,8 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"runtime"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
@@ -21,7 +23,7 @@ func Load(spec *ebpf.CollectionSpec, objects any) error {
 	// the load that follows tells.
 	_ = rlimit.RemoveMemlock()
 
-	return explain(spec.LoadAndAssign(objects, nil))
+	return explain(undisturbed(func() error { return spec.LoadAndAssign(objects, nil) }))
 }
 
 // LoadBeside is Load for programs that share maps with others, by name, and
@@ -32,15 +34,40 @@ func LoadBeside(spec *ebpf.CollectionSpec, objects any, shared map[string]*ebpf.
 		// What is sized by user space has its size now.
 		spec.Maps[name].MaxEntries = m.MaxEntries()
 	}
-	return explain(spec.LoadAndAssign(objects, &ebpf.CollectionOptions{MapReplacements: shared}))
+	return explain(undisturbed(func() error {
+		return spec.LoadAndAssign(objects, &ebpf.CollectionOptions{MapReplacements: shared})
+	}))
 }
 
 // LoadCollection loads what is in spec, for readers that leave out programs
 // whose hook the kernel lacks. Errors are those of Load.
-func LoadCollection(spec *ebpf.CollectionSpec) (*ebpf.Collection, error) {
+func LoadCollection(spec *ebpf.CollectionSpec) (c *ebpf.Collection, err error) {
 	_ = rlimit.RemoveMemlock() // as in Load
-	c, err := ebpf.NewCollection(spec)
+	err = undisturbed(func() error {
+		c, err = ebpf.NewCollection(spec)
+		return err
+	})
 	return c, explain(err)
+}
+
+// undisturbed loads in a thread that takes no signal which another one can. The verifier gives
+// up where its thread has one (EAGAIN; kernel/bpf/verifier.c, bpf_check), and begins anew: a
+// process whose children end more often than the verifier takes would never have a program.
+func undisturbed(load func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var all, before unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^all.Val[i]
+	}
+	for _, s := range []unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP, unix.SIGSYS, unix.SIGABRT} {
+		bits := 8 * int(unsafe.Sizeof(all.Val[0]))
+		all.Val[(int(s)-1)/bits] &^= 1 << ((int(s) - 1) % bits)
+	}
+	if unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before) == nil {
+		defer unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil)
+	}
+	return load()
 }
 
 // explain says in one line why loading failed.
