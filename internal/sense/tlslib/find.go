@@ -263,8 +263,9 @@ func siteOf(image *elffile.File, kind Kind, s *elffile.Symbol) (Site, bool) {
 	if !ok || tail || len(out) == 0 || len(out) > maxExits || uint64(len(code)) != s.Size {
 		return Site{}, false
 	}
+	begin, out := exits.Cheaper(image.Machine, code, out)
 	for i := range out {
 		out[i] += at
 	}
-	return Site{Kind: kind, Entry: at, Exits: out}, true
+	return Site{Kind: kind, Entry: at + begin, Exits: out}, true
 }
