@@ -145,7 +145,7 @@ int clear_enter(void *ctx)
 /* The agreed protocol of a connection. */
 static __always_inline void see_protocol(struct call *t)
 {
-	struct session new = { .http2 = 1 };
+	struct session new = { .http2 = 1 }, *s;
 	__u32 length = 0;
 	void *name = 0;
 	char b[2];
@@ -158,6 +158,9 @@ static __always_inline void see_protocol(struct call *t)
 		return;
 	__sync_fetch_and_add(&http2_by[t->library & (LIBRARIES - 1)], 1);
 	bpf_map_update_elem(&sessions, &t->owner, &new, BPF_NOEXIST);
+	s = bpf_map_lookup_elem(&sessions, &t->owner);
+	if (s)
+		s->http2 = 1;
 }
 
 /* At the instructions by which functions are left: see package exits. */
@@ -329,8 +332,14 @@ int BPF_PROG(clear_received, struct sock *sk)
 			return 0;
 		}
 		s->direct = 1;
-		if (streams_of(&o, s) && s->socket != bpf_get_socket_cookie(sk))
-			forget(&o, s);
+		socket = bpf_get_socket_cookie(sk);
+		if (s->socket && s->socket != socket) {
+			if (streams_of(&o, s))
+				forget(&o, s);
+			/* SSL_clear: the object is another connection's now, which may speak something else. */
+			s->http2 = s->framed = 0;
+			s->socket = 0;
+		}
 		if (!streams_of(&o, s))
 			bind(&o, sk, tp, c);
 		return 0;

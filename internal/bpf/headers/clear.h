@@ -29,7 +29,13 @@ struct session {
 	__u8 http2; /* it speaks HTTP/2 */
 	__u8 direct; /* it reads the socket itself */
 	__u8 agreed; /* how often bytes of socket were followed by clear bytes of this owner */
+	__u8 framed; /* what speaks for HTTP/2 where no agreement on it was seen: enum framed */
 };
+
+/* The bytes that went the one way last began with a frame, and before them those that went the
+ * other way; one of the two was a request, or the preface. What passes a connection of HTTP/1 may
+ * look like a frame, by chance or because somebody wants it to; both ways do not. */
+enum framed { FRAMED_IN = 1, FRAMED_OUT = 2, FRAMED_ASKS = 4, FRAMED = 7 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -93,6 +99,7 @@ static __always_inline struct multiplexed *reserve_place(const struct owner *o, 
 	m->hash = 0;
 	m->arrived = m->reading = 0;
 	s->in = s->out = 0;
+	s->socket = 0;
 	return m;
 }
 
@@ -130,6 +137,21 @@ static __noinline struct session *session_of(struct owner *o)
 	return bpf_map_lookup_elem(&sessions, o);
 }
 
+/* Whether bytes that pass make it HTTP/2. */
+static __noinline int weigh(struct session *s, struct at *at, int preface, int in)
+{
+	if (!s || !at)
+		return 0;
+	if (!preface && !begins_with_frame(at, 0)) {
+		s->framed = 0;
+		return 0;
+	}
+	s->framed |= in ? FRAMED_IN : FRAMED_OUT;
+	if (preface || begins_with_frame(at, 1))
+		s->framed |= FRAMED_ASKS;
+	return s->framed == FRAMED;
+}
+
 /* Returns 1 where a connection begins and its socket is not known yet. */
 static __noinline int saw_clear(struct owner *o, struct clear *b)
 {
@@ -150,8 +172,8 @@ static __noinline int saw_clear(struct owner *o, struct clear *b)
 		return 0;
 	preface = begins_with_preface(&at);
 	if (!s->http2)
-		s->http2 = preface || begins_with_frame(&at, 1);
-	if (!s->http2)
+		s->http2 = weigh(s, &at, preface, b->in);
+	if (!s->http2 && !preface && !place_as(o, s, RESERVED))
 		return 0;
 	__sync_fetch_and_add(&http2_by[b->library & (LIBRARIES - 1)], 1);
 	at.m = streams_of(o, s);

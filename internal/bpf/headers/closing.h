@@ -10,7 +10,6 @@
 #define EPIPE 32
 #define ECONNRESET 104
 
-#define SHUTDOWN_MASK 3 /* both directions, include/net/sock.h */
 #define PF_EXITING 0x4 /* include/linux/sched.h */
 
 /* c is 0 for a connection that is not followed. */

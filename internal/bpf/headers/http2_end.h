@@ -99,6 +99,9 @@ int BPF_PROG(http2_closed, struct sock *sk, int old, int new)
 		return 0;
 	if (sent && !all.m->owner)
 		return 0;
+	/* shutdown(SHUT_WR): who has asked all may well wait for the answers. */
+	if (sent && all.m->side == CALLED && sk->sk_shutdown != SHUTDOWN_MASK)
+		return 0;
 	bpf_loop(STREAMS, close_stream, &all, 0);
 	if (new == TCP_CLOSE)
 		free_place(all.m);

@@ -232,6 +232,10 @@ static __always_inline void lose_ways(struct multiplexed *m)
 /* A place that was reserved so long ago is not wanted any more. */
 #define RESERVATION (10 * NSEC_PER_SEC)
 
+/* Of so many places one may be reserved, by whoever calls himself a connection; the others are
+ * for those that have a socket. */
+#define RESERVABLE 4
+
 /* Takes a place that nobody has, among the next few. */
 static __always_inline struct multiplexed *take_place(__u32 *place, __u32 as)
 {
@@ -239,9 +243,13 @@ static __always_inline struct multiplexed *take_place(__u32 *place, __u32 as)
 
 	for (int n = 0; n < 16; n++) {
 		__u32 i = __sync_fetch_and_add(&next_place, 1) & (PLACES - 1);
-		struct multiplexed *m = bpf_map_lookup_elem(&places, &i);
+		struct multiplexed *m;
+		__u32 was;
 
-		__u32 was = m ? m->taken : TAKEN_PLACE;
+		if (as == RESERVED)
+			i &= ~(RESERVABLE - 1);
+		m = bpf_map_lookup_elem(&places, &i);
+		was = m ? m->taken : TAKEN_PLACE;
 
 		if (was == TAKEN_PLACE || (was == RESERVED && span(m->reserved, now) < RESERVATION) ||
 		    __sync_val_compare_and_swap(&m->taken, was, as) != was)

@@ -64,6 +64,8 @@ enum bpf_func_id {
 #define TCP_CLOSING 11
 #define TCP_NEW_SYN_RECV 12
 
+#define SHUTDOWN_MASK 3 /* both directions, include/net/sock.h */
+
 /* include/uapi/linux/stat.h */
 #define S_IFMT 0170000
 #define S_IFSOCK 0140000
