@@ -39,7 +39,7 @@ type mark struct {
 	when int64
 }
 
-// Decrypt gives the connections of a capture whose beginning and keys are there. Packets have to
+// Decrypt gives the connections of TLS in a capture, whose beginning and keys are there. Packets have to
 // be whole (Options.Snap), and in order of time. A record that the keys do not open is an error, as
 // are new keys between requests (KeyUpdate), renegotiation, and another cipher than AES-GCM.
 func Decrypt(packets []Packet, keys Keys) ([]*Session, error) {
@@ -69,8 +69,8 @@ func Decrypt(packets []Packet, keys Keys) ([]*Session, error) {
 	var all []*Session
 	for _, way := range asking {
 		asks, answers := halves[way], halves[pair{way.to, way.from}]
-		if answers == nil || len(answers.bytes) == 0 {
-			continue
+		if answers == nil || len(answers.bytes) == 0 || len(asks.bytes) == 0 || asks.bytes[0] != handshakeRecord {
+			continue // of another protocol
 		}
 		s := &Session{Client: way.from, Server: way.to}
 		o, err := open(keys, asks.bytes, answers.bytes)

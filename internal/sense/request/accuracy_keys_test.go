@@ -26,7 +26,10 @@ import (
 // program wrote: neither end's word is needed, nor slowray's.
 
 // moment is when a frame passed: it left one end, and came to the other.
-type moment struct{ left, came int64 }
+type moment struct {
+	left, came int64
+	early      bool // in early data
+}
 
 // wireStream is a stream in decrypted packets.
 type wireStream struct {
@@ -118,7 +121,7 @@ func frames(records []capture.Record, skip int, f func(kind, flags byte, id, siz
 			}
 			if len(head) < header && left == 0 {
 				if len(head) == 0 {
-					at.left = r.Left
+					at.left, at.early = r.Left, r.Early
 				}
 				n := min(header-len(head), len(b))
 				head, b = append(head, b[:n]...), b[n:]
@@ -157,7 +160,10 @@ func (x *wireStream) at(side observe.Side) (all [4]int64) {
 func (tr *trial) sameAsDecrypted(side observe.Side, wire map[[2]int]*wireStream, began int64, sending time.Duration) int {
 	tr.t.Helper()
 	var off [4][]int64
-	seen := map[[2]int]bool{}
+	seen, ports := map[[2]int]bool{}, map[int]bool{}
+	for k := range wire {
+		ports[k[0]] = true
+	}
 	for _, r := range tr.of(side) {
 		port := int(r.Peer.Port())
 		if side == observe.Called {
@@ -166,8 +172,8 @@ func (tr *trial) sameAsDecrypted(side observe.Side, wire map[[2]int]*wireStream,
 		k := [2]int{port, 2*int(r.Seq) - 1}
 		x := wire[k]
 		switch {
-		case r.Flags&observe.FlagUnfinished != 0 || r.StartNS < began && x == nil:
-			continue
+		case r.Flags&observe.FlagUnfinished != 0 || r.StartNS < began && x == nil || r.Flags&observe.FlagMultiplexed == 0 && !ports[port]:
+			continue // those of another protocol are no streams
 		case r.Flags&observe.FlagMultiplexed == 0 && x != nil && int(r.Seq) <= settings:
 			continue // SETTINGS, before the socket is known (docs/http2.md)
 		case r.Flags&observe.FlagMultiplexed == 0:
