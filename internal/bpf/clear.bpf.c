@@ -9,7 +9,9 @@
  * Which socket an SSL object has, nothing in a call says. There are two ways to use one:
  *
  *   direct   the library reads the socket (nginx, curl, Envoy, most programs in C): a
- *            read of a socket within SSL_read is of this object's
+ *            read of a socket within SSL_read is of this object's. A library that reads ahead
+ *            (nginx) may have all that was asked before, with the handshake's end: then what
+ *            is sent within SSL_write is of this object's
  *   memory   the program reads the socket, hands over what came, and asks for clear
  *            bytes (node, Python's asyncio): SSL_read follows the read of the socket on
  *            the same thread. So several times in a row, with nothing of another
@@ -268,33 +270,82 @@ static __noinline int note_read(struct call *t, struct sock *sk, __u32 copied_se
 	return 0;
 }
 
+#define ARRIVALS 16 /* a power of two */
+
+/* When the last segments came that nobody has read: what a process reads late is older. */
+struct arrivals {
+	__u32 next;
+	__u32 copied; /* read up to here */
+	__u32 end[ARRIVALS]; /* sequence numbers, each the one after a segment */
+	__u64 at[ARRIVALS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct arrivals);
+} arrivals_of SEC(".maps");
+
 /* tcp:tcp_probe(struct sock *sk, struct sk_buff *skb): a segment came in. */
 SEC("tp_btf/tcp_probe")
 int BPF_PROG(clear_arrived, struct sock *sk, struct sk_buff *skb)
 {
 	struct conn *c = bpf_sk_storage_get(&conns, sk, 0, 0);
 	struct tcp_skb_cb *cb = (void *)skb->cb;
+	struct arrivals *a, none = {};
 	struct multiplexed *m;
+	struct tcp_sock *tp;
+	__u32 i;
 
 	if (!c || c->proto != PROTO_HTTP2 || cb->end_seq == cb->seq)
 		return 0;
 	m = at_place(bpf_sk_storage_get(&place_of, sk, 0, 0));
-	if (!m || !m->owner)
+	tp = m && m->owner ? bpf_skc_to_tcp_sock(sk) : 0;
+	if (!tp || after(cb->seq, tp->rcv_nxt)) /* it cannot be read before what is missing */
 		return 0;
-	m->latest = bpf_ktime_get_ns();
-	if (!m->arrived)
-		m->arrived = m->latest;
+	none.copied = tp->copied_seq;
+	a = bpf_sk_storage_get(&arrivals_of, sk, &none, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!a)
+		return 0;
+	i = a->next++ & (ARRIVALS - 1);
+	a->end[i] = cb->end_seq;
+	a->at[i] = bpf_ktime_get_ns();
 	return 0;
+}
+
+/* When the byte before a number came. */
+static __noinline __u64 arrival(struct arrivals *a, __u32 seq)
+{
+	__u64 at = 0;
+
+	if (!a)
+		return 0;
+	for (__u32 n = 1; n <= ARRIVALS; n++) { /* the newest first */
+		__u32 i = (a->next - n) & (ARRIVALS - 1);
+
+		if (!a->at[i] || (at && before(a->end[i], seq)))
+			break;
+		at = a->at[i];
+	}
+	return at;
 }
 
 /* The process has read of a socket whose streams are distinguished; more says that it did so
  * before, in the same call. */
-static __always_inline void note_reading(struct multiplexed *m, struct tcp_sock *tp, int more)
+static __noinline int note_reading(struct multiplexed *m, struct sock *sk, int more)
 {
+	struct arrivals *a = sk ? bpf_sk_storage_get(&arrivals_of, sk, 0, 0) : 0;
+	struct tcp_sock *tp = a ? bpf_skc_to_tcp_sock(sk) : 0;
+
+	if (!m || !tp)
+		return 0;
 	m->rtt_us = min_rtt_of(tp) / NSEC_PER_USEC;
 	if (!more || !m->reading)
-		m->reading = m->arrived;
-	m->arrived = tp->copied_seq == tp->rcv_nxt ? 0 : m->latest;
+		m->reading = arrival(a, a->copied + 1);
+	a->copied = tp->copied_seq;
+	m->arrived = arrival(a, a->copied);
+	return 0;
 }
 
 /* tcp:tcp_rcv_space_adjust(struct sock *sk): the application has read. */
@@ -320,7 +371,7 @@ int BPF_PROG(clear_received, struct sock *sk)
 		if (!m) /* http2.bpf.c has it */
 			return 0;
 		if (!released(sk, c, m))
-			note_reading(m, tp, t && t->function && t->epoch == epoch_of(t->library) && t->direct);
+			note_reading(m, sk, t && t->function && t->epoch == epoch_of(t->library) && t->direct);
 	}
 	if (t && t->epoch == epoch_of(t->library) && (t->function == READ || t->function == READ_EX)) {
 		t->direct = 1;
@@ -359,3 +410,59 @@ int BPF_PROG(clear_received, struct sock *sk)
 	bind(&o, sk, tp, c);
 	return 0;
 }
+
+struct arrival {
+	struct multiplexed *m;
+	__u64 first, last;
+};
+
+static long set_arrival(__u32 i, void *context)
+{
+	struct arrival *a = context;
+	struct stream *s = &a->m->streams[i & (STREAMS - 1)];
+
+	if (!s->id)
+		return 0;
+	s->first = smaller(s->first, a->first);
+	s->read = s->asked;
+	s->asked = smaller(s->asked, a->last);
+	return 0;
+}
+
+/* A thread sends to a socket, within SSL_write for an object whose socket no read has told: all that
+ * was read of it so far came with the handshake's end. */
+static __noinline int note_sending(struct sock *sk)
+{
+	struct call *t = call_of(0);
+	struct arrival a = {};
+	struct session *s;
+	struct tcp_sock *tp;
+	struct conn *c;
+	struct owner o;
+
+	if (!sk || !t || t->epoch != epoch_of(t->library) || (t->function != WRITE && t->function != WRITE_EX))
+		return 0;
+	o = t->owner;
+	s = bpf_map_lookup_elem(&sessions, &o);
+	if (!s || !s->http2 || s->socket || streams_of(&o, s))
+		return 0;
+	c = bpf_sk_storage_get(&conns, sk, 0, 0);
+	tp = c ? bpf_skc_to_tcp_sock(sk) : 0;
+	if (!tp || c->side != SERVED || c->proto > PROTO_OTHER || c->tls != TLS_READY || c->seq != 1)
+		return 0;
+	a.first = c->first;
+	a.last = later(c->last, c->first);
+	bind(&o, sk, tp, c);
+	a.m = streams_of(&o, s);
+	if (a.m)
+		bpf_loop(STREAMS, set_arrival, &a, 0);
+	return 0;
+}
+
+/* tcp:tcp_sendmsg_locked(sk, msg, skb, size_goal), since 6.16 */
+SEC("tp_btf/tcp_sendmsg_locked")
+int BPF_PROG(clear_sending, struct sock *sk) { return note_sending(sk); }
+
+/* sock:sock_send_length(struct sock *sk, int ret, int flags), since 6.3: only where the hook before is missing. */
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(clear_sent, struct sock *sk, int ret) { return sk->sk_protocol == IPPROTO_TCP ? note_sending(sk) : 0; }

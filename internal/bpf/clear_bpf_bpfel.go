@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	ClearMapArrivalsOf       = "arrivals_of"
 	ClearMapCallers          = "callers"
 	ClearMapCalls            = "calls"
 	ClearMapConns            = "conns"
@@ -36,6 +37,8 @@ const (
 	ClearProgClearGo         = "clear_go"
 	ClearProgClearLeave      = "clear_leave"
 	ClearProgClearReceived   = "clear_received"
+	ClearProgClearSending    = "clear_sending"
+	ClearProgClearSent       = "clear_sent"
 	ClearProgHttp2Closed     = "http2_closed"
 	ClearProgHttp2Flush      = "http2_flush"
 	ClearProgHttp2FlushFiles = "http2_flush_files"
@@ -133,6 +136,8 @@ type ClearProgramSpecs struct {
 	ClearGo         *ebpf.ProgramSpec `ebpf:"clear_go"`
 	ClearLeave      *ebpf.ProgramSpec `ebpf:"clear_leave"`
 	ClearReceived   *ebpf.ProgramSpec `ebpf:"clear_received"`
+	ClearSending    *ebpf.ProgramSpec `ebpf:"clear_sending"`
+	ClearSent       *ebpf.ProgramSpec `ebpf:"clear_sent"`
 	Http2Closed     *ebpf.ProgramSpec `ebpf:"http2_closed"`
 	Http2Flush      *ebpf.ProgramSpec `ebpf:"http2_flush"`
 	Http2FlushFiles *ebpf.ProgramSpec `ebpf:"http2_flush_files"`
@@ -142,6 +147,7 @@ type ClearProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ClearMapSpecs struct {
+	ArrivalsOf   *ebpf.MapSpec `ebpf:"arrivals_of"`
 	Callers      *ebpf.MapSpec `ebpf:"callers"`
 	Calls        *ebpf.MapSpec `ebpf:"calls"`
 	Conns        *ebpf.MapSpec `ebpf:"conns"`
@@ -230,6 +236,7 @@ func (o *ClearObjects) Close() error {
 //
 // It can be passed to LoadClearObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ClearMaps struct {
+	ArrivalsOf   *ebpf.Map `ebpf:"arrivals_of"`
 	Callers      *ebpf.Map `ebpf:"callers"`
 	Calls        *ebpf.Map `ebpf:"calls"`
 	Conns        *ebpf.Map `ebpf:"conns"`
@@ -249,6 +256,7 @@ type ClearMaps struct {
 
 func (m *ClearMaps) Close() error {
 	return _ClearClose(
+		m.ArrivalsOf,
 		m.Callers,
 		m.Calls,
 		m.Conns,
@@ -327,6 +335,8 @@ type ClearPrograms struct {
 	ClearGo         *ebpf.Program `ebpf:"clear_go"`
 	ClearLeave      *ebpf.Program `ebpf:"clear_leave"`
 	ClearReceived   *ebpf.Program `ebpf:"clear_received"`
+	ClearSending    *ebpf.Program `ebpf:"clear_sending"`
+	ClearSent       *ebpf.Program `ebpf:"clear_sent"`
 	Http2Closed     *ebpf.Program `ebpf:"http2_closed"`
 	Http2Flush      *ebpf.Program `ebpf:"http2_flush"`
 	Http2FlushFiles *ebpf.Program `ebpf:"http2_flush_files"`
@@ -339,6 +349,8 @@ func (p *ClearPrograms) Close() error {
 		p.ClearGo,
 		p.ClearLeave,
 		p.ClearReceived,
+		p.ClearSending,
+		p.ClearSent,
 		p.Http2Closed,
 		p.Http2Flush,
 		p.Http2FlushFiles,

@@ -111,6 +111,8 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 	if (c->side == SERVED && c->tls < TLS_READY && (c->proto == PROTO_TLS || (bytes && c->seq <= 3 && may_begin_tls(c, tp))) &&
 	    tls_segment(c, sk, skb, bytes))
 		return 0;
+	if (c->side == SERVED && bytes && is_early_open(c, after(tp->snd_nxt, c->mark)) && tls_early_segment(c, sk, skb, bytes))
+		bytes = 0;
 	if (bytes && cb->seq != tp->rcv_nxt && after(cb->seq, tp->rcv_nxt))
 		c->flags |= REORDERED;
 	if (c->side == SERVED && c->tls == TLS_READY && is_tls_alert_segment(skb, bytes))
@@ -189,9 +191,12 @@ int BPF_PROG(received, struct sock *sk)
 		c->in0 = 0;
 		c->flags |= ESTIMATED;
 	}
+	if (is_early_end_read(c, tp->copied_seq == tp->rcv_nxt))
+		return 0;
 	if ((c->phase == ASKED || c->phase == ANSWERING || c->phase == DONE) && tp->write_seq != c->mark &&
 	    tls_tickets(c, tp->write_seq - c->mark)) {
 		/* It is read only now: what went out are session tickets. */
+		same = 0;
 		c->phase = ASKED;
 		c->mark = tp->write_seq;
 		c->answer = c->done = 0;
@@ -465,7 +470,7 @@ static __always_inline void note_sender(struct conn *c, struct sock *sk)
 {
 	/* After the call its answer may be acknowledged already. */
 	if (c->side == SERVED && c->in_hand)
-		work_answered(c, sk);
+		work_answered(c, sk, c->tls == TLS_READY && c->seq == 1 && is_tls_next(c, sk));
 	else if (c->side == CALLED)
 		work_calls(sk);
 }

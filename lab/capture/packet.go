@@ -37,6 +37,7 @@ type Packet struct {
 	Len      int    // payload bytes
 	MSS      int    // of the option in a SYN; 0 = none
 	TSVal    uint32 // of the time stamp option; 0 = none
+	Data     []byte // what was kept of the payload, see Options.Snap
 }
 
 // String is one line like tcpdump's.
@@ -131,6 +132,7 @@ func parseTCP(b []byte, at, length int, src, dst netip.Addr) (Packet, error) {
 		Len:    length - at - header,
 	}
 	p.options(h[20:header])
+	p.Data = h[header:min(len(h), header+p.Len)]
 	return p, nil
 }
 

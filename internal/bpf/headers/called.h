@@ -64,7 +64,13 @@ static __always_inline void called_sent(struct conn *c, struct sock *sk, struct 
 	/* Nothing is sent before the connection is open; a handshake that had to
 	 * be repeated leaves no stamp at all. */
 	__u32 from, before;
-	__u64 sent = smaller(tp->first_tx_mstamp ? later(tp->first_tx_mstamp * NSEC_PER_USEC, c->opened) : now, now);
+	__u64 sent;
+
+	if (is_early_open(c, 0) && tls_early_sent(c, sk, 0, tp->snd_nxt - c->mark)) {
+		c->mark = tp->snd_nxt;
+		return;
+	}
+	sent = smaller(tp->first_tx_mstamp ? later(tp->first_tx_mstamp * NSEC_PER_USEC, c->opened) : now, now);
 
 	if (c->phase == ASKED) {
 		__u64 pause = span(c->last, sent);
@@ -111,8 +117,12 @@ fresh:
 		look_at_call(c, sk, tp, from);
 	if (c->proto == PROTO_TLS) {
 		tls_begin(c, tp, from, sent);
-		c->mark = tp->snd_nxt;
-		return;
+		c->mark = from;
+		if (!tls_sent(c, sk) || c->mark == tp->snd_nxt) {
+			c->mark = tp->snd_nxt;
+			return;
+		}
+		begin(c, tp, sent); /* early data */
 	}
 	take_next_context(c, sk, from);
 	/* What went out is part of this request, not before it. */
@@ -199,10 +209,12 @@ static __always_inline void called_segment(struct conn *c, struct sock *sk, stru
 		__u64 gap = now - c->done;
 
 		if (gap > min_rtt_of(tp) + NSEC_PER_MSEC) {
-			if (tls_tickets(c, tp->bytes_received - c->in0))
+			if (tls_tickets(c, tp->bytes_received - c->in0)) {
 				c->answer = now; /* so far it was none */
-			else
+				c->stall = 0;
+			} else {
 				c->stall += gap;
+			}
 		}
 	} else { /* its record is written, and the answer goes on */
 		if (__sync_val_compare_and_swap(&c->phase, TAKEN, ANSWERING) != TAKEN)

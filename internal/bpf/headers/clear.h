@@ -193,9 +193,12 @@ static __noinline int saw_clear(struct owner *o, struct clear *b)
 	else
 		s->out += b->count;
 	at.asks = (at.m->side == SERVED) == b->in;
-	if (at.asks && b->in && at.m->reading) {
-		at.now = smaller(at.m->reading, b->when);
-		at.read = b->when;
+	if (b->in && at.m->reading) {
+		/* An answer is there before its caller reads it. Of bytes that are read at once it is the
+		 * last one that is known to have come after what was asked. */
+		at.now = smaller(at.asks ? at.m->reading : at.m->arrived, b->when);
+		if (at.asks)
+			at.read = b->when;
 	}
 	at.share = at.m->hash ? share_of_hash(at.m->hash) : follow_share;
 	if (ending)
@@ -244,6 +247,8 @@ static __noinline int bind(struct owner *o, struct sock *sk, struct tcp_sock *tp
 		*place = NO_PLACE;
 		return 0;
 	}
+	if (c->side == SERVED && c->phase == ASKED)
+		m->reading = c->first; /* of what is read just now */
 	lose_ways(m);
 	m->epoch = 0; /* the first bytes tell */
 	m->owner = o->object;

@@ -51,6 +51,11 @@ enum tls_is {
 	TLS_UNTIL = 1 << 7, /* over with what the serving end says next: its Finished */
 };
 
+/* Both versions: the first request came with the ClientHello. While the handshake's end is to
+ * come it is TLS_OFFERED, and TLS_FULL once the request is known to have been taken; TLS_LOOKED
+ * when the end was read and tickets are next. */
+#define TLS_EARLY (TLS_V12 | TLS_V13)
+
 /*
  * At most 184 bytes: with the kernel's own 72 for an element of socket storage
  * it then fits 256 (kmalloc), instead of 512.

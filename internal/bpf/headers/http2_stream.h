@@ -102,8 +102,7 @@ struct multiplexed {
 	__u32 accept_us, tls_us; /* the handshake of TLS and the wait before it, as in struct conn; 0 = not known */
 	__u32 hash; /* of the socket, see turn_of() */
 	__u32 epoch; /* of clear.h */
-	__u64 arrived, latest; /* bytes that nobody has read yet: the first, the last; 0 = none */
-	__u64 reading; /* bytes that were read last had arrived */
+	__u64 reading, arrived; /* the first and the last of the bytes that were read last had; 0 = not known */
 	__u64 reserved; /* when it was */
 	__u64 owner; /* the object of the process that has its clear bytes, see clear.h; 0 = packets are read, or nobody knows any more */
 #if SEES_PACKETS

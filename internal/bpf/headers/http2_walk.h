@@ -281,12 +281,19 @@ static __noinline int begins_with_frame(struct at *at, __u32 must_ask)
 	return !load(at, next, b, FRAME_HEADER) && is_frame(b);
 }
 
-static __always_inline int begins_with_preface(struct at *at)
+/* How many bytes of the preface are here, from its begin on or from its second byte: nginx reads the
+ * first byte of early data (TLS 1.3) alone. */
+static __always_inline __u32 begins_with_preface(struct at *at)
 {
 	__u64 b[2] = {};
 
+	if (load(at, at->off, b, 16))
+		return 0;
 	/* "PRI * HT" "TP/2.0\r\n" */
-	return !load(at, at->off, b, 16) && b[0] == 0x5448202a20495250ULL && b[1] == 0x0a0d302e322f5054ULL;
+	if (b[0] == 0x5448202a20495250ULL && b[1] == 0x0a0d302e322f5054ULL)
+		return PREFACE;
+	/* "RI * HTT" "P/2.0\r\n\r" */
+	return b[0] == 0x545448202a204952ULL && b[1] == 0x0d0a0d302e322f50ULL ? PREFACE - 1 : 0;
 }
 
 /* Bytes of a header that lies in two segments, or calls. */
@@ -442,8 +449,9 @@ static __always_inline void walk(struct at *at, __u32 seq)
 	if (!w->known) {
 		w->have = 0;
 		w->next = seq;
-		if (at->asks && begins_with_preface(at)) {
-			w->next += PREFACE;
+		len = at->asks ? begins_with_preface(at) : 0;
+		if (len) {
+			w->next += len;
 			at->m->ways[WAY_ASKS].blocks = at->m->ways[WAY_ANSWERS].blocks = 0;
 		} else if (!begins_with_frame(at, 0)) {
 			return;

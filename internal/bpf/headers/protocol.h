@@ -167,8 +167,8 @@ static __noinline int look_at_request(struct conn *c, struct sock *sk, struct sk
 	shows = shows_pages(skb, bytes);
 	if (c->proto <= PROTO_OTHER || shows) {
 		have = payload(skb, bytes, b, PEEK);
-		if (have >= 5 && c->proto <= PROTO_OTHER)
-			c->proto = protocol_of(b, bytes);
+		if (have >= 5 && c->proto <= PROTO_OTHER) /* early data comes behind a ClientHello */
+			c->proto = c->tls == TLS_READY ? PROTO_SEALED : protocol_of(b, bytes);
 		if (have == PEEK && c->proto == PROTO_OTHER)
 			notice_http2(b);
 		if (have == PEEK && shows)

@@ -91,10 +91,12 @@ static __always_inline void note_pause(struct conn *c, struct sock *sk, struct t
 	last = smaller(last_sent(tp), now);
 	if (span(from + min_rtt + paced(sk, tp), last) <= NSEC_PER_MSEC)
 		return;
-	if (tls_tickets(c, 0) && tp->packets_out <= 4 && !c->stall)
+	if (tls_tickets(c, 0) && tp->packets_out <= 4 && c->stall <= NSEC_PER_MSEC) {
 		c->answer = last;
-	else
+		c->stall = 0; /* between tickets */
+	} else {
 		c->stall += last - from - min_rtt;
+	}
 	c->progress = last;
 }
 
@@ -136,10 +138,12 @@ static __noinline int go_on(struct conn *c, struct sock *sk, struct tcp_sock *tp
 		return 0;
 	if (was == TAKEN)
 		c->flags |= AMENDED;
-	if (tls_tickets(c, c->bytes_out) && span(c->done, again) > NSEC_PER_MSEC)
+	if (tls_tickets(c, c->bytes_out) && span(c->done, again) > NSEC_PER_MSEC) {
 		c->answer = again; /* so far it was none */
-	else /* An acknowledgement that was late kept nobody from sending. */
+		c->stall = 0;
+	} else { /* An acknowledgement that was late kept nobody from sending. */
 		c->stall += again - c->done + c->ack_delay;
+	}
 	c->progress = again;
 	c->ack_delay = 0;
 	return 1;

@@ -31,14 +31,6 @@
 
 #define TLS_HEADER 5
 
-/* Of a ServerHello: header, type and length, version; a HelloRetryRequest has one that is
- * known (RFC 8446, 4.1.3), here its first four bytes as a little-endian number. */
-#define TLS_RANDOM (TLS_HEADER + 4 + 2)
-#define TLS_HELLO_RETRY 0x74ad21cf
-
-/* Extensions of a ServerHello that are looked at: of TLS 1.3 it has three. */
-#define TLS_EXTENSIONS 6
-
 /* A Finished of TLS 1.3: header and hash (SHA-256 or SHA-384), content type, tag. */
 #define TLS13_FINISHED_256 (4 + 32 + 1 + 16)
 #define TLS13_FINISHED_384 (4 + 48 + 1 + 16)
@@ -59,12 +51,25 @@
 /* Records that are looked at in one segment or call. */
 #define TLS_RECORDS 5
 
+/* The same of a header as a little-endian number, and the length of its record. */
+static __always_inline int is_tls_head(__u64 head)
+{
+	__u8 type = head;
+
+	return type >= TLS_CHANGE_CIPHER_SPEC && type <= TLS_APPLICATION_DATA && (__u8)(head >> 8) == 3 && (__u8)(head >> 16) <= 4;
+}
+
+#define HEAD_LENGTH(head) ((__u32)((head) >> 24 & 0xff) << 8 | (__u32)((head) >> 32 & 0xff))
+
 static __always_inline int is_tls(const __u8 *b) { return b[0] >= TLS_CHANGE_CIPHER_SPEC && b[0] <= TLS_APPLICATION_DATA && b[1] == 3 && b[2] <= 4; }
 
 static __always_inline int is_client_hello(const __u8 *b)
 {
 	return b[0] == TLS_HANDSHAKE && b[1] == 3 && b[2] <= 4 && b[TLS_HEADER] == TLS_CLIENT_HELLO;
 }
+
+#include "tls_session.h"
+#include "tls_early.h"
 
 /* A connection begins a handshake; what was said before it (STARTTLS) is no request. */
 static __always_inline void tls_begin(struct conn *c, struct tcp_sock *tp, __u32 seq, __u64 now)
@@ -80,6 +85,7 @@ static __always_inline void tls_begin(struct conn *c, struct tcp_sock *tp, __u32
 	c->answer = 0;
 	c->send_wait = c->stall = c->retrans_ns = 0;
 	c->requests = 0;
+	c->in0 = tp->bytes_received;
 	c->bytes_out = seq; /* meanwhile: the sequence number at which the next record begins */
 	c->recover = tp->snd_nxt;
 }
@@ -113,105 +119,31 @@ static __always_inline void tls_answers(struct conn *c, struct tcp_sock *tp, __u
 	c->answer = when;
 }
 
-/* Four bytes of the ServerHello: of a segment that came in, or of what went out from seq
- * on and is not acknowledged. */
-static __noinline int tls_peek(struct tcp_sock *tp, struct sk_buff *skb, __u32 seq, __u32 at, __u8 *b)
+/* Takes in the header of a record of the asking end, and the byte after it, as a little-endian number; says whether
+ * its part is over: 1 after this record, 2 before it. silent: the serving end has said nothing. requests counts
+ * meanwhile what is none. Not static, so that the verifier looks at it once. */
+__noinline int tls_record(struct conn *c, __u64 head, __u32 silent)
 {
-	struct bpf_dynptr p;
-	__u64 words[1] = {};
+	__u32 length = HEAD_LENGTH(head);
+	__u8 type = head;
 
-	if (!b)
-		return 0;
-	if (skb) {
-		if (!with_payload || !bpf_ksym_exists(bpf_dynptr_from_skb) || bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &p))
-			return 0;
-		return !bpf_dynptr_read(b, 4, (void *)&p, seq + at, 0);
-	}
-	if (!tp || sent_payload(tp, seq, at, words, sizeof(words)) < 4)
-		return 0;
-	__builtin_memcpy(b, words, 4);
-	return 1;
-}
-
-/* Whether the session that was offered is taken: the ServerHello of TLS 1.3 says so by
- * pre_shared_key (RFC 8446, 4.2.11). from is where it begins: in skb, or in what was sent. */
-static __noinline int tls_look(struct conn *c, struct tcp_sock *tp, struct sk_buff *skb, __u32 from)
-{
-	__u8 words[8] = {}, *b = words;
-	__u32 at, end, i;
-
-	if (!c || c->tls_is & TLS_LOOKED)
-		return 0;
-	if (!tls_peek(tp, skb, from, 0, b) || b[0] != TLS_HANDSHAKE)
-		return 0;
-	if (!tls_peek(tp, skb, from, TLS_HEADER, b) || b[0] != TLS_SERVER_HELLO)
-		return 0;
-	if (!tls_peek(tp, skb, from, TLS_RANDOM, b) || *(__u32 *)b == TLS_HELLO_RETRY)
-		return 0;
-	if (!tls_peek(tp, skb, from, TLS_RANDOM + 32, b))
-		return 0;
-	at = TLS_RANDOM + 32 + 1 + b[0] + 3; /* session, cipher, compression */
-	if (!tls_peek(tp, skb, from, at, b))
-		return 0;
-	at += 2;
-	end = at + (b[0] << 8 | b[1]);
-	for (i = 0; i < TLS_EXTENSIONS; i++) {
-		if (at + 4 > end)
-			break;
-		if (!tls_peek(tp, skb, from, at, b))
-			return 0;
-		if ((b[0] << 8 | b[1]) == TLS_PRE_SHARED_KEY)
-			c->tls_is |= TLS_PSK;
-		at += 4 + (b[2] << 8 | b[3]);
-	}
-	c->tls_is |= TLS_LOOKED;
-	return 0;
-}
-
-/* Whether a ClientHello that ends here offers a session: pre_shared_key is its last
- * extension, and what that ends with is a hash (RFC 8446, 4.2.11.2). tail are the four
- * bytes before the hash. */
-static __always_inline int is_binder(const __u8 *tail, __u8 hash) { return !tail[0] && tail[1] == hash + 1 && tail[2] == hash; }
-
-static __noinline int tls_offer(struct conn *c, struct sk_buff *skb, void *from, __u32 header, __u32 end)
-{
-	struct bpf_dynptr p;
-	__u8 a[4] = {}, b[4] = {};
-
-	if (!c || end < 3 + 48)
-		return 0;
-	if (skb) {
-		if (!with_payload || !bpf_ksym_exists(bpf_dynptr_from_skb) || bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &p) ||
-		    bpf_dynptr_read(a, 4, (void *)&p, header + end - 3 - 32, 0) || bpf_dynptr_read(b, 4, (void *)&p, header + end - 3 - 48, 0))
-			return 0;
-	} else if (bpf_probe_read_user(a, 4, from + end - 3 - 32) || bpf_probe_read_user(b, 4, from + end - 3 - 48)) {
-		return 0;
-	}
-	if (is_binder(a, 32) || is_binder(b, 48))
-		c->tls_is |= TLS_OFFERED;
-	return 0;
-}
-
-/* Takes in the header of a record of the asking end, and the byte after it; says whether
- * its part is over: 1 after this record, 2 before it. requests counts meanwhile what is none. */
-static __always_inline int tls_record(struct conn *c, const __u8 *b)
-{
-	__u32 length = b[3] << 8 | b[4];
-
-	if (!is_tls(b))
+	if (!c || !is_tls_head(head))
 		return 2;
-	if (b[0] == TLS_CHANGE_CIPHER_SPEC) {
+	if (type == TLS_CHANGE_CIPHER_SPEC) {
 		c->tls = TLS_CIPHER;
-	} else if (b[0] == TLS_HANDSHAKE && c->tls == TLS_CIPHER && length <= TLS12_FINISHED) {
+	} else if (type == TLS_HANDSHAKE && c->tls == TLS_CIPHER && length <= TLS12_FINISHED) {
 		/* Who has sent its key before has the other end's Finished to come. */
 		c->tls_is |= TLS_V12 | (c->tls_is & TLS_FULL ? TLS_UNTIL : TLS_RESUMED);
 		return 1;
-	} else if (b[0] == TLS_HANDSHAKE && c->tls == TLS_HELLO && b[TLS_HEADER] != TLS_CLIENT_HELLO) {
+	} else if (type == TLS_HANDSHAKE && c->tls == TLS_HELLO && (__u8)(head >> 8 * TLS_HEADER) != TLS_CLIENT_HELLO) {
 		c->tls_is |= TLS_FULL;
-	} else if (b[0] == TLS_APPLICATION_DATA) {
+	} else if (type == TLS_APPLICATION_DATA) {
 		c->tls_is |= TLS_V13;
-		if (c->answer || c->tls_is & TLS_LOOKED) /* and is no early data */
-			c->tls = TLS_FLIGHT;
+		if (silent && !c->answer && !c->stall && !c->retrans_ns) {
+			c->tls_is |= TLS_RESUMED | TLS_OFFERED;
+			return 2;
+		}
+		c->tls = TLS_FLIGHT;
 		if (length == TLS13_FINISHED_256 || length == TLS13_FINISHED_384)
 			return 1;
 		if (++c->requests >= TLS_RECORDS)
@@ -270,6 +202,10 @@ static __always_inline void tls_ready(struct conn *c, struct sock *sk, struct tc
 	c->done = c->read = 0;
 	if (!(c->tls_is & TLS_UNTIL))
 		tls_over(c, sk, when);
+	if ((c->tls_is & (TLS_V13 | TLS_RESUMED | TLS_LOOKED)) == (TLS_V13 | TLS_RESUMED)) {
+		c->tls_is |= TLS_EARLY;
+		c->proto = PROTO_SEALED; /* nobody looks at how it begins */
+	}
 }
 
 /* The serving end's Finished is out (in), or can be no more: the asking end says more. */
@@ -355,7 +291,8 @@ static __noinline int tls_segment(struct conn *c, struct sock *sk, struct sk_buf
 	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
 	__u64 now = bpf_ktime_get_ns(), said;
 	struct bpf_dynptr p;
-	__u8 b[8] = {};
+	__u64 head = 0;
+	__u8 *b = (__u8 *)&head;
 	int i, over;
 
 	if (!c || !tp || !with_payload || !bpf_ksym_exists(bpf_dynptr_from_skb))
@@ -406,7 +343,7 @@ static __noinline int tls_segment(struct conn *c, struct sock *sk, struct sk_buf
 			break;
 		if (bpf_dynptr_read(b, TLS_HEADER + 1, (void *)&p, header + at, 0))
 			break;
-		over = tls_record(c, b);
+		over = tls_record(c, head, 1);
 		if (over < 2)
 			at += TLS_HEADER + (b[3] << 8 | b[4]);
 		if (over) {
@@ -426,13 +363,18 @@ static __noinline int tls_sending(struct conn *c, struct sock *sk, void *from, _
 {
 	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
 	__u64 now = bpf_ktime_get_ns();
-	__u8 b[8] = {};
+	__u64 head = 0;
+	__u8 *b = (__u8 *)&head;
 	__u32 at;
 	int i, over;
 
 	if (!c || !tp)
 		return 0;
 	if (c->tls == TLS_READY && c->proto != PROTO_TLS) {
+		if (is_early_open(c, 0) && tls_early_sent(c, sk, from, count)) {
+			c->mark = tp->write_seq + count;
+			return 0;
+		}
 		if (count > TLS_HEADER && count <= TLS_HEADER + TLS12_ALERT && !bpf_probe_read_user(b, TLS_HEADER, from) && is_tls_alert(b, count)) {
 			c->mark = tp->write_seq + count;
 			tls_close(c, sk);
@@ -447,7 +389,7 @@ static __noinline int tls_sending(struct conn *c, struct sock *sk, void *from, _
 	for (i = 0; i < TLS_RECORDS; i++) {
 		if (at + TLS_HEADER > count || bpf_probe_read_user(b, TLS_HEADER + 1, from + at))
 			break;
-		over = tls_record(c, b);
+		over = tls_record(c, head, tp->bytes_received == c->in0);
 		if (over < 2)
 			at += TLS_HEADER + (b[3] << 8 | b[4]);
 		if (over) {
@@ -483,7 +425,7 @@ static __noinline int tls_sent(struct conn *c, struct sock *sk)
 			tls_ready(c, sk, tp, tp->snd_nxt, when);
 			return 1;
 		}
-		over = tls_record(c, (__u8 *)words);
+		over = tls_record(c, words[0], tp->bytes_received == c->in0);
 		if (over < 2)
 			at += TLS_HEADER + (((__u8 *)words)[3] << 8 | ((__u8 *)words)[4]);
 		if (over) {

@@ -243,8 +243,9 @@ static __noinline int work_read(struct conn *c, struct sock *sk)
 	return 0;
 }
 
-/* The first bytes of an answer are about to be sent by the current thread. */
-static __noinline int work_answered(struct conn *c, struct sock *sk)
+/* The first bytes of an answer are about to be sent by the current thread; perhaps: what
+ * is sent may be none of it, and the thread goes on. */
+static __noinline int work_answered(struct conn *c, struct sock *sk, int perhaps)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct baton *b = 0;
@@ -253,7 +254,7 @@ static __noinline int work_answered(struct conn *c, struct sock *sk)
 
 	if (!c || !sk)
 		return 0;
-	c->in_hand = 0;
+	c->in_hand = perhaps;
 	h = bpf_sk_storage_get(&hands, sk, 0, 0);
 	t = this_thread(now);
 	if (!h || !t)
@@ -270,6 +271,8 @@ static __noinline int work_answered(struct conn *c, struct sock *sk)
 		t->contended = 0;
 		charge(b, t);
 		__builtin_memcpy(h->parts, b->parts, sizeof(h->parts));
+		if (perhaps)
+			return 0;
 		let_go(t, h->id);
 		/* Where few requests are followed, a thread passes the scheduler's hooks
 		 * with one load in between. */

@@ -57,7 +57,7 @@ func streamsOfGRPC(tr *trial) {
 		}
 	}
 	tr.sameStreams(observe.Served, streamLog{said: served, limit: medianLimit}, began)
-	tr.sameStreams(observe.Called, streamLog{said: called, limit: medianLimit}, began)
+	tr.sameStreams(observe.Called, streamLog{said: called, limit: medianLimit, arrives: true}, began)
 	for _, side := range []observe.Side{observe.Served, observe.Called} {
 		lasting := 0
 		for _, r := range tr.of(side) {

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/slowray/slowray/internal/bpf"
@@ -325,7 +324,7 @@ func (c *clearSide) beginAll(libraries []*library) {
 	}
 	c.newEpoch(attach...)
 	if c.sockets == nil {
-		for _, p := range []*ebpf.Program{c.objects.Http2Closed, c.objects.ClearReceived, c.objects.ClearArrived} {
+		for _, p := range c.socketHooks() {
 			if l, err := link.AttachTracing(link.TracingOptions{Program: p}); err == nil {
 				c.sockets = append(c.sockets, l)
 			}

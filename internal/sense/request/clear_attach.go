@@ -48,6 +48,11 @@ func (r *Recorder) loadClear() error {
 			return fmt.Errorf("set %s: %w", name, err)
 		}
 	}
+	for name, program := range map[string]string{"tcp_sendmsg_locked": bpf.ClearProgClearSending, "sock_send_length": bpf.ClearProgClearSent} {
+		if !hasTracepoint(name) { // loaded, and not attached
+			spec.Programs[program] = spec.Programs[bpf.ClearProgClearArrived]
+		}
+	}
 	if err := r.loadStreams(spec, &c.objects); err != nil {
 		return err
 	}
@@ -55,6 +60,18 @@ func (r *Recorder) loadClear() error {
 	c.duty.price = r.measureProbe()
 	r.doLess()
 	return nil
+}
+
+// socketHooks are the programs that see what passes sockets.
+func (c *clearSide) socketHooks() []*ebpf.Program {
+	programs := []*ebpf.Program{c.objects.Http2Closed, c.objects.ClearReceived, c.objects.ClearArrived}
+	switch {
+	case hasTracepoint("tcp_sendmsg_locked"):
+		programs = append(programs, c.objects.ClearSending)
+	case hasTracepoint("sock_send_length"):
+		programs = append(programs, c.objects.ClearSent)
+	}
+	return programs
 }
 
 // attach watches functions of a library: first where they are left, so that no call that is

@@ -1,9 +1,10 @@
 // Command grpctls serves and calls gRPC under TLS, and says what passed and when.
 //
 //	grpctls serve CERTIFICATE KEY
-//	grpctls call PORT CONNECTIONS AT-ONCE TURNS [long]
+//	grpctls call PORT CONNECTIONS AT-ONCE TURNS [long [1.2]]
 //
-// The server prints its port. Either end prints a line for each stream that is over: the port
+// Callers write the keys of their connections to the file that SSLKEYLOGFILE names, and speak no
+// later version of TLS than they are told. The server prints its port. Either end prints a line for each stream that is over: the port
 // of the caller, its number, ns (CLOCK_MONOTONIC) at which it was asked, answered and over,
 // path:status, and ns at which it began. The status is that of gRPC, or who reset it.
 //
@@ -191,9 +192,20 @@ func main() {
 	}
 	connections, atOnce, turns := numbers[0], numbers[1], numbers[2]
 	long := len(os.Args) > 6
+	config := &tls.Config{InsecureSkipVerify: true}
+	if len(os.Args) > 7 && os.Args[7] == "1.2" {
+		config.MaxVersion = tls.VersionTLS12
+	}
+	if name := os.Getenv("SSLKEYLOGFILE"); name != "" {
+		keys, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			log.Fatal(err)
+		}
+		config.KeyLogWriter = keys
+	}
 	var all sync.WaitGroup
 	for range connections {
-		c, err := grpc.NewClient("127.0.0.1:"+os.Args[2], grpc.WithTransportCredentials(watched{credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})}))
+		c, err := grpc.NewClient("127.0.0.1:"+os.Args[2], grpc.WithTransportCredentials(watched{credentials.NewTLS(config.Clone())}))
 		if err != nil {
 			log.Fatal(err)
 		}
