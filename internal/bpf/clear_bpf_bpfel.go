@@ -23,6 +23,7 @@ const (
 	ClearMapEndpoints        = "endpoints"
 	ClearMapHeaderBlocks     = "header_blocks"
 	ClearMapListening        = "listening"
+	ClearMapLookupOf         = "lookup_of"
 	ClearMapOwners           = "owners"
 	ClearMapPlaceOf          = "place_of"
 	ClearMapPlaces           = "places"
@@ -149,6 +150,7 @@ type ClearMapSpecs struct {
 	Endpoints    *ebpf.MapSpec `ebpf:"endpoints"`
 	HeaderBlocks *ebpf.MapSpec `ebpf:"header_blocks"`
 	Listening    *ebpf.MapSpec `ebpf:"listening"`
+	LookupOf     *ebpf.MapSpec `ebpf:"lookup_of"`
 	Owners       *ebpf.MapSpec `ebpf:"owners"`
 	PlaceOf      *ebpf.MapSpec `ebpf:"place_of"`
 	Places       *ebpf.MapSpec `ebpf:"places"`
@@ -237,6 +239,7 @@ type ClearMaps struct {
 	Endpoints    *ebpf.Map `ebpf:"endpoints"`
 	HeaderBlocks *ebpf.Map `ebpf:"header_blocks"`
 	Listening    *ebpf.Map `ebpf:"listening"`
+	LookupOf     *ebpf.Map `ebpf:"lookup_of"`
 	Owners       *ebpf.Map `ebpf:"owners"`
 	PlaceOf      *ebpf.Map `ebpf:"place_of"`
 	Places       *ebpf.Map `ebpf:"places"`
@@ -256,6 +259,7 @@ func (m *ClearMaps) Close() error {
 		m.Endpoints,
 		m.HeaderBlocks,
 		m.Listening,
+		m.LookupOf,
 		m.Owners,
 		m.PlaceOf,
 		m.Places,
