@@ -22,6 +22,7 @@ struct resource {
 static __noinline int note_address(struct __sk_buff *skb, __u32 at, __u32 length, struct answer *a)
 {
 	struct answer_key key = {};
+	struct answer copy; /* what a function gets that is verified alone is no value of a map (Linux 6.1) */
 
 	if (!skb || !a)
 		return 0;
@@ -32,10 +33,11 @@ static __noinline int note_address(struct __sk_buff *skb, __u32 at, __u32 length
 	} else if (bpf_skb_load_bytes(skb, at, key.addr, 16)) {
 		return 0;
 	}
-	key.tgid = a->lookup.thread >> 32;
-	bpf_map_update_elem(&answers, &key, a, BPF_ANY);
-	key.tid = a->lookup.thread;
-	bpf_map_update_elem(&answers, &key, a, BPF_ANY);
+	copy = *a;
+	key.tgid = copy.lookup.thread >> 32;
+	bpf_map_update_elem(&answers, &key, &copy, BPF_ANY);
+	key.tid = copy.lookup.thread;
+	bpf_map_update_elem(&answers, &key, &copy, BPF_ANY);
 	return 1;
 }
 
