@@ -13,6 +13,7 @@ import (
 	"github.com/slowray/slowray/internal/figure"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/container"
+	"github.com/slowray/slowray/internal/sense/dns"
 	"github.com/slowray/slowray/internal/sense/host"
 	"github.com/slowray/slowray/internal/sense/kube"
 	"github.com/slowray/slowray/internal/sense/nat"
@@ -59,6 +60,8 @@ const partsHelp = `A request's time is split into parts that add up to its total
   retrans      added by retransmissions
   unaccounted  known to have passed, not with what
   ack_delay    acknowledged late: nobody waited, not part of the total
+
+Before the parts of a connection's first call, in (parentheses) as it is before its start and no part of its total: dns, the lookup of the name, where one over UDP was seen; connect, the handshake of TCP; idle, open and nobody asked, as in a pool.
 
 served: answered on this host; called: sent from this host to another service. Where both ends are here, a request is reported twice.
 
@@ -217,6 +220,14 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	}
 	src := request.NewStream(recorder)
 	defer src.Close()
+	if c.Format != formatTCPRT && side != observe.Served { // it has no place for lookups
+		lookups, err := watchLookups(src)
+		if err != nil {
+			fmt.Fprintln(s.err, "slowray: not seen: lookups of names before calls:", err)
+		} else {
+			defer lookups.Close()
+		}
+	}
 	names.Gone = src.Caller
 
 	stream := &requestStream{
@@ -268,6 +279,18 @@ func (c *requestsCmd) Run(ctx context.Context, s *streams) error {
 	}
 	c.tellLosses(s, src.Stats())
 	return err
+}
+
+// watchLookups begins to see what nameservers answer, for the calls of src.
+func watchLookups(src *request.Stream) (*dns.Watcher, error) {
+	root, err := host.Default().CgroupV2Root()
+	if err != nil {
+		return nil, err
+	}
+	return dns.Start(root, func() bool {
+		stats := src.Stats()
+		return stats.Weight > 1 || stats.Split > 1
+	}, src.Lookups())
 }
 
 // both is what passes two filters, of which the first may be nil.

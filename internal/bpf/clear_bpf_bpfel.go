@@ -24,6 +24,7 @@ const (
 	ClearMapEndpoints        = "endpoints"
 	ClearMapHeaderBlocks     = "header_blocks"
 	ClearMapListening        = "listening"
+	ClearMapLookupOf         = "lookup_of"
 	ClearMapOwners           = "owners"
 	ClearMapPlaceOf          = "place_of"
 	ClearMapPlaces           = "places"
@@ -155,6 +156,7 @@ type ClearMapSpecs struct {
 	Endpoints    *ebpf.MapSpec `ebpf:"endpoints"`
 	HeaderBlocks *ebpf.MapSpec `ebpf:"header_blocks"`
 	Listening    *ebpf.MapSpec `ebpf:"listening"`
+	LookupOf     *ebpf.MapSpec `ebpf:"lookup_of"`
 	Owners       *ebpf.MapSpec `ebpf:"owners"`
 	PlaceOf      *ebpf.MapSpec `ebpf:"place_of"`
 	Places       *ebpf.MapSpec `ebpf:"places"`
@@ -244,6 +246,7 @@ type ClearMaps struct {
 	Endpoints    *ebpf.Map `ebpf:"endpoints"`
 	HeaderBlocks *ebpf.Map `ebpf:"header_blocks"`
 	Listening    *ebpf.Map `ebpf:"listening"`
+	LookupOf     *ebpf.Map `ebpf:"lookup_of"`
 	Owners       *ebpf.Map `ebpf:"owners"`
 	PlaceOf      *ebpf.Map `ebpf:"place_of"`
 	Places       *ebpf.Map `ebpf:"places"`
@@ -264,6 +267,7 @@ func (m *ClearMaps) Close() error {
 		m.Endpoints,
 		m.HeaderBlocks,
 		m.Listening,
+		m.LookupOf,
 		m.Owners,
 		m.PlaceOf,
 		m.Places,

@@ -6,6 +6,7 @@
  * answer: per process, from the packets of its own UDP sockets to and from port
  * 53 (RFC 1035). What is asked for is not kept, but for the last bytes of some
  * names that were not found, which tell whether they ended in a search domain.
+ * Addresses that came are kept for who connects to them (headers/lookup.h).
  *
  * The programs are run for every packet of every socket of the host: what is no
  * UDP packet of port 53 is left after a few instructions.
@@ -14,6 +15,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
+#include "headers/lookup.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -67,12 +69,6 @@ struct server {
 	char comm[16];
 };
 
-/* A name that a thread looks up: queries for it, until all are answered. */
-struct lookup_key {
-	__u64 thread; /* as bpf_get_current_pid_tgid tells it */
-	__u64 name; /* hash */
-};
-
 struct lookup {
 	struct server_key server; /* asked last */
 	__u64 first;
@@ -93,7 +89,7 @@ struct query {
 	__u64 sent;
 	__u8 tail[TAIL];
 	__u32 tail_len;
-	__u32 pad;
+	__u32 name_len; /* with its last byte, 0 */
 };
 
 struct process {
@@ -265,6 +261,7 @@ static __always_inline void note_query(struct __sk_buff *skb, __u32 at, __u16 fa
 		return;
 	q->lookup.thread = (__u64)q->server.tgid << 32 | pid;
 	name = name_of(s->message + DNS_HEADER, len - DNS_HEADER, &q->lookup.name);
+	q->name_len = name;
 	if (name >= TAIL) {
 		bpf_skb_load_bytes(skb, at + DNS_HEADER + name - TAIL, q->tail, TAIL);
 		q->tail_len = TAIL;
@@ -335,6 +332,8 @@ static __always_inline void end_lookup(const struct query *q, const struct looku
 	p->tail_len[slot] = len;
 }
 
+#include "headers/addresses.h"
+
 static __always_inline void note_answer(struct __sk_buff *skb, __u32 at, struct scratch *s)
 {
 	struct query_key key = {};
@@ -376,6 +375,12 @@ static __always_inline void note_answer(struct __sk_buff *skb, __u32 at, struct 
 		return;
 	if (!code || code == 3)
 		l->told = 1;
+	if (!code) {
+		struct looked_up done = { l->first, now };
+
+		bpf_map_update_elem(&lookups_done, &q->lookup, &done, BPF_ANY);
+		note_addresses(skb, at, q, l->first, now);
+	}
 	if (l->open)
 		l->open--;
 	if (l->open || !l->told)

@@ -16,11 +16,13 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	DNSMapAnswers      = "answers"
 	DNSMapDnsLookups   = "dns_lookups"
 	DNSMapDnsProcesses = "dns_processes"
 	DNSMapDnsQueries   = "dns_queries"
 	DNSMapDnsScratch   = "dns_scratch"
 	DNSMapDnsServers   = "dns_servers"
+	DNSMapLookupsDone  = "lookups_done"
 	DNSProgDnsConnect4 = "dns_connect4"
 	DNSProgDnsConnect6 = "dns_connect6"
 	DNSProgDnsIn       = "dns_in"
@@ -86,11 +88,13 @@ type DNSProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type DNSMapSpecs struct {
+	Answers      *ebpf.MapSpec `ebpf:"answers"`
 	DnsLookups   *ebpf.MapSpec `ebpf:"dns_lookups"`
 	DnsProcesses *ebpf.MapSpec `ebpf:"dns_processes"`
 	DnsQueries   *ebpf.MapSpec `ebpf:"dns_queries"`
 	DnsScratch   *ebpf.MapSpec `ebpf:"dns_scratch"`
 	DnsServers   *ebpf.MapSpec `ebpf:"dns_servers"`
+	LookupsDone  *ebpf.MapSpec `ebpf:"lookups_done"`
 }
 
 // DNSVariableSpecs contains global variables before they are loaded into the kernel.
@@ -122,20 +126,24 @@ func (o *DNSObjects) Close() error {
 //
 // It can be passed to LoadDNSObjects or ebpf.CollectionSpec.LoadAndAssign.
 type DNSMaps struct {
+	Answers      *ebpf.Map `ebpf:"answers"`
 	DnsLookups   *ebpf.Map `ebpf:"dns_lookups"`
 	DnsProcesses *ebpf.Map `ebpf:"dns_processes"`
 	DnsQueries   *ebpf.Map `ebpf:"dns_queries"`
 	DnsScratch   *ebpf.Map `ebpf:"dns_scratch"`
 	DnsServers   *ebpf.Map `ebpf:"dns_servers"`
+	LookupsDone  *ebpf.Map `ebpf:"lookups_done"`
 }
 
 func (m *DNSMaps) Close() error {
 	return _DNSClose(
+		m.Answers,
 		m.DnsLookups,
 		m.DnsProcesses,
 		m.DnsQueries,
 		m.DnsScratch,
 		m.DnsServers,
+		m.LookupsDone,
 	)
 }
 

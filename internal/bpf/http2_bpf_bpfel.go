@@ -22,6 +22,7 @@ const (
 	HTTP2MapEndpoints           = "endpoints"
 	HTTP2MapHeaderBlocks        = "header_blocks"
 	HTTP2MapListening           = "listening"
+	HTTP2MapLookupOf            = "lookup_of"
 	HTTP2MapPlaceOf             = "place_of"
 	HTTP2MapPlaces              = "places"
 	HTTP2MapRecords             = "records"
@@ -133,6 +134,7 @@ type HTTP2MapSpecs struct {
 	Endpoints    *ebpf.MapSpec `ebpf:"endpoints"`
 	HeaderBlocks *ebpf.MapSpec `ebpf:"header_blocks"`
 	Listening    *ebpf.MapSpec `ebpf:"listening"`
+	LookupOf     *ebpf.MapSpec `ebpf:"lookup_of"`
 	PlaceOf      *ebpf.MapSpec `ebpf:"place_of"`
 	Places       *ebpf.MapSpec `ebpf:"places"`
 	Records      *ebpf.MapSpec `ebpf:"records"`
@@ -204,6 +206,7 @@ type HTTP2Maps struct {
 	Endpoints    *ebpf.Map `ebpf:"endpoints"`
 	HeaderBlocks *ebpf.Map `ebpf:"header_blocks"`
 	Listening    *ebpf.Map `ebpf:"listening"`
+	LookupOf     *ebpf.Map `ebpf:"lookup_of"`
 	PlaceOf      *ebpf.Map `ebpf:"place_of"`
 	Places       *ebpf.Map `ebpf:"places"`
 	Records      *ebpf.Map `ebpf:"records"`
@@ -218,6 +221,7 @@ func (m *HTTP2Maps) Close() error {
 		m.Endpoints,
 		m.HeaderBlocks,
 		m.Listening,
+		m.LookupOf,
 		m.PlaceOf,
 		m.Places,
 		m.Records,

@@ -46,6 +46,7 @@
 #include "headers/called.h"
 #include "headers/closing.h"
 #include "headers/turn.h"
+#include "headers/lookup.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -268,6 +269,64 @@ int BPF_PROG(retransmitted, struct sock *sk, struct sk_buff *skb)
 	return 0;
 }
 
+/* So long after its answer a lookup is what a process connects by; later it may have the address
+ * from elsewhere. */
+#define LOOKUP_FRESH NSEC_PER_SEC
+
+__u8 lookups_seen; /* dns.bpf.c is at work */
+
+/* A thread connects: was a name looked up for that? An answer is taken once. */
+static __noinline int take_lookup(struct sock *sk, __u64 thread)
+{
+	struct answer_key key = { .tgid = thread >> 32, .tid = thread };
+	struct looked_up *all;
+	struct answer a, *found;
+	__u64 now = bpf_ktime_get_ns(), until;
+	__u32 *dns_us;
+
+	if (!sk || sk->sk_protocol != IPPROTO_TCP || !is_wanted(sk, CALLED))
+		return 0;
+	if (sk->__sk_common.skc_family == AF_INET6) {
+		BPF_CORE_READ_INTO(&key.addr, sk, __sk_common.skc_v6_daddr);
+	} else {
+		map_ipv4(&key);
+		__builtin_memcpy(key.addr + 12, &sk->__sk_common.skc_daddr, 4);
+	}
+	found = bpf_map_lookup_elem(&answers, &key);
+	if (!found) {
+		key.tid = 0;
+		found = bpf_map_lookup_elem(&answers, &key);
+		if (!found)
+			return 0;
+	}
+	a = *found;
+	bpf_map_delete_elem(&answers, &key);
+	/* The other entry of the same answer. */
+	key.tid = key.tid ? 0 : a.lookup.thread;
+	found = bpf_map_lookup_elem(&answers, &key);
+	if (found && found->at == a.at)
+		bpf_map_delete_elem(&answers, &key);
+	all = bpf_map_lookup_elem(&lookups_done, &a.lookup);
+	until = all && all->first == a.first ? later(all->last, a.at) : a.at;
+	if (span(until, now) > LOOKUP_FRESH)
+		return 0;
+	dns_us = bpf_sk_storage_get(&lookup_of, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (dns_us)
+		*dns_us = later(in_micros(span(a.first, until)), 1);
+	return 0;
+}
+
+static __noinline int note_established(struct conn *c, struct tcp_sock *tp, __u64 now)
+{
+	if (!c || !tp)
+		return 0;
+	c->established = now;
+	/* Where nobody saw the SYN its round trip tells, unless it was lost. */
+	if (c->pid || (tp->srtt_us && !tp->total_retrans))
+		c->connect_us = later(in_micros(span(c->opened, now)), 1);
+	return 0;
+}
+
 /* A connection was opened, is closing or is closed. */
 static __noinline int change_state(struct sock *sk, int old, int new)
 {
@@ -345,6 +404,7 @@ static __noinline int change_state(struct sock *sk, int old, int new)
 	if (new == TCP_CLOSE)
 		keep_no_more(c, sk);
 	if (old == TCP_SYN_SENT && new == TCP_ESTABLISHED) {
+		note_established(c, tp, now);
 		keep(c, sk);
 		count_connection(c, sk, CALLED, tp, span(c->opened, now));
 		c->lport = sk->__sk_common.skc_num; /* chosen after SYN_SENT */
@@ -422,6 +482,9 @@ int BPF_PROG(state_changed, struct sock *sk, int old, int new)
 	if (follow_share && old != TCP_SYN_SENT && old != TCP_SYN_RECV && new != TCP_SYN_SENT && new != TCP_LISTEN &&
 	    !*kept_like(sk) && !*handed_like(sk))
 		return 0;
+	/* Before the rest, after which the verifier need not know the states any more. */
+	if (new == TCP_SYN_SENT && lookups_seen)
+		take_lookup(sk, bpf_get_current_pid_tgid());
 	change_state(sk, old, new);
 	if (with_tail_calls && (new == TCP_SYN_SENT || (old == TCP_SYN_SENT && new == TCP_CLOSE)))
 		bpf_tail_call(ctx, &on_connect, 0);

@@ -16,6 +16,7 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	RequestMapAnswers        = "answers"
 	RequestMapCallers        = "callers"
 	RequestMapConnContexts   = "conn_contexts"
 	RequestMapConnHeads      = "conn_heads"
@@ -27,6 +28,8 @@ const (
 	RequestMapHands          = "hands"
 	RequestMapHeads          = "heads"
 	RequestMapListening      = "listening"
+	RequestMapLookupOf       = "lookup_of"
+	RequestMapLookupsDone    = "lookups_done"
 	RequestMapNextHeads      = "next_heads"
 	RequestMapOnConnect      = "on_connect"
 	RequestMapPublishers     = "publishers"
@@ -64,6 +67,7 @@ const (
 	RequestVarHz             = "hz"
 	RequestVarIdleNs         = "idle_ns"
 	RequestVarKept           = "kept"
+	RequestVarLookupsSeen    = "lookups_seen"
 	RequestVarLostConns      = "lost_conns"
 	RequestVarLostContexts   = "lost_contexts"
 	RequestVarLostEndpoints  = "lost_endpoints"
@@ -158,6 +162,7 @@ type RequestProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type RequestMapSpecs struct {
+	Answers        *ebpf.MapSpec `ebpf:"answers"`
 	Callers        *ebpf.MapSpec `ebpf:"callers"`
 	ConnContexts   *ebpf.MapSpec `ebpf:"conn_contexts"`
 	ConnHeads      *ebpf.MapSpec `ebpf:"conn_heads"`
@@ -169,6 +174,8 @@ type RequestMapSpecs struct {
 	Hands          *ebpf.MapSpec `ebpf:"hands"`
 	Heads          *ebpf.MapSpec `ebpf:"heads"`
 	Listening      *ebpf.MapSpec `ebpf:"listening"`
+	LookupOf       *ebpf.MapSpec `ebpf:"lookup_of"`
+	LookupsDone    *ebpf.MapSpec `ebpf:"lookups_done"`
 	NextHeads      *ebpf.MapSpec `ebpf:"next_heads"`
 	OnConnect      *ebpf.MapSpec `ebpf:"on_connect"`
 	Publishers     *ebpf.MapSpec `ebpf:"publishers"`
@@ -196,6 +203,7 @@ type RequestVariableSpecs struct {
 	Hz            *ebpf.VariableSpec `ebpf:"hz"`
 	IdleNs        *ebpf.VariableSpec `ebpf:"idle_ns"`
 	Kept          *ebpf.VariableSpec `ebpf:"kept"`
+	LookupsSeen   *ebpf.VariableSpec `ebpf:"lookups_seen"`
 	LostConns     *ebpf.VariableSpec `ebpf:"lost_conns"`
 	LostContexts  *ebpf.VariableSpec `ebpf:"lost_contexts"`
 	LostEndpoints *ebpf.VariableSpec `ebpf:"lost_endpoints"`
@@ -246,6 +254,7 @@ func (o *RequestObjects) Close() error {
 //
 // It can be passed to LoadRequestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type RequestMaps struct {
+	Answers        *ebpf.Map `ebpf:"answers"`
 	Callers        *ebpf.Map `ebpf:"callers"`
 	ConnContexts   *ebpf.Map `ebpf:"conn_contexts"`
 	ConnHeads      *ebpf.Map `ebpf:"conn_heads"`
@@ -257,6 +266,8 @@ type RequestMaps struct {
 	Hands          *ebpf.Map `ebpf:"hands"`
 	Heads          *ebpf.Map `ebpf:"heads"`
 	Listening      *ebpf.Map `ebpf:"listening"`
+	LookupOf       *ebpf.Map `ebpf:"lookup_of"`
+	LookupsDone    *ebpf.Map `ebpf:"lookups_done"`
 	NextHeads      *ebpf.Map `ebpf:"next_heads"`
 	OnConnect      *ebpf.Map `ebpf:"on_connect"`
 	Publishers     *ebpf.Map `ebpf:"publishers"`
@@ -267,6 +278,7 @@ type RequestMaps struct {
 
 func (m *RequestMaps) Close() error {
 	return _RequestClose(
+		m.Answers,
 		m.Callers,
 		m.ConnContexts,
 		m.ConnHeads,
@@ -278,6 +290,8 @@ func (m *RequestMaps) Close() error {
 		m.Hands,
 		m.Heads,
 		m.Listening,
+		m.LookupOf,
+		m.LookupsDone,
 		m.NextHeads,
 		m.OnConnect,
 		m.Publishers,
@@ -306,6 +320,7 @@ type RequestVariables struct {
 	Hz            *ebpf.Variable `ebpf:"hz"`
 	IdleNs        *ebpf.Variable `ebpf:"idle_ns"`
 	Kept          *ebpf.Variable `ebpf:"kept"`
+	LookupsSeen   *ebpf.Variable `ebpf:"lookups_seen"`
 	LostConns     *ebpf.Variable `ebpf:"lost_conns"`
 	LostContexts  *ebpf.Variable `ebpf:"lost_contexts"`
 	LostEndpoints *ebpf.Variable `ebpf:"lost_endpoints"`

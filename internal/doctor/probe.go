@@ -117,7 +117,7 @@ func tryDNS(context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := dns.Start(root, nil)
+	w, err := dns.Start(root, nil, nil)
 	if err != nil {
 		return nil, err
 	}

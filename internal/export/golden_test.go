@@ -23,7 +23,7 @@ func TestSpansStay(t *testing.T) {
 		}
 		all = append(all, b...)
 	}
-	const want = "aee7bb29f5291ae8"
+	const want = "8484124ac4610823"
 	if sum := sha256.Sum256(all); hex.EncodeToString(sum[:8]) != want {
 		t.Errorf("%x, want %s", sum[:8], want)
 	}

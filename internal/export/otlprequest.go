@@ -93,7 +93,8 @@ var k8sKinds = map[string]string{"Deployment": "deployment", "StatefulSet": "sta
 // spanFields are the numbers of a request that are attributes of its span, by the names
 // of OpenTelemetry where that has some.
 var (
-	spanFields   = schema.Fields("pid", "netns", "seq", "bytes_in", "bytes_out", "retrans", "http_status", "rtt_us", "min_rtt_us")
+	spanFields = schema.Fields("pid", "netns", "seq", "bytes_in", "bytes_out", "retrans", "http_status", "rtt_us", "min_rtt_us",
+		"connection_dns_us", "connection_connect_us", "connection_idle_us")
 	semanticKeys = map[string]string{"pid": "process.pid", "http_status": "http.response.status_code"}
 )
 

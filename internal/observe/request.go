@@ -63,6 +63,22 @@ func (l *Ledger) Total() int64 {
 	return sum
 }
 
+// Opening is how the connection of a called request was opened, of the first request on it: before
+// its ledger begins, and no part of that. A handshake of TLS is a part of the ledger. All times
+// are ns, at least a microsecond where they are known, 0 where they are not.
+type Opening struct {
+	// DNS is the lookup, from its first query to its last answer over UDP, of the name whose
+	// address the connection goes to. It belongs to the first connection to that address that the
+	// process began within a second of it.
+	DNS int64
+	// Connect is the handshake of TCP: SYN to SYN-ACK, retransmissions included. Without it
+	// nothing else is known.
+	Connect int64
+	// Idle is how long the connection was open before the request was sent, without the handshake
+	// of TLS: one that a pool opens ahead was nobody's wait. It may be 0.
+	Idle int64
+}
+
 // Side says who answers.
 type Side uint8
 
@@ -154,6 +170,7 @@ type Request struct {
 	Weight    uint32 // how many requests this one stands for when records are sampled; 1 otherwise
 	Share     uint8  // of that, 2^Share since one of so many connections was followed when it began; not stored
 	Ledger    Ledger
+	Opening   Opening
 	BytesIn   uint64 // request (called side: response)
 	BytesOut  uint64 // response (called side: request)
 	Unacked   uint32 // bytes out that were not acknowledged when the connection closed, or the window did

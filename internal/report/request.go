@@ -64,6 +64,7 @@ func AppendRequestJSON(dst []byte, r *observe.Request, processOf observe.Identit
 	dst = append(dst, `,"total_us":`...)
 	dst = appendMicros(dst, r.TotalNS())
 	dst = appendJSONLedger(dst, r)
+	dst = appendJSONOpening(dst, &r.Opening)
 	dst = append(dst, `,"status":"`...)
 	dst = append(dst, r.Status.String()...)
 	dst = append(dst, `","http_status":`...)
@@ -141,6 +142,19 @@ func appendJSONLedger(dst []byte, r *observe.Request) []byte {
 		}
 	}
 	return append(dst, '}')
+}
+
+// appendJSONOpening appends how the connection was opened, nothing where that is not known.
+func appendJSONOpening(dst []byte, o *observe.Opening) []byte {
+	if o.Connect == 0 {
+		return dst
+	}
+	dst = append(dst, `,"connection_us":{`...)
+	if o.DNS != 0 {
+		dst = append(appendMicros(append(dst, `"dns":`...), o.DNS), ',')
+	}
+	dst = appendMicros(append(dst, `"connect":`...), o.Connect)
+	return append(appendMicros(append(dst, `,"idle":`...), o.Idle), '}')
 }
 
 func appendJSONProcess(dst []byte, r *observe.Request, processOf observe.IdentityOf) []byte {

@@ -61,6 +61,25 @@ func TestAppendRequestJSON(t *testing.T) {
 		t.Error(diff)
 	}
 
+	opened := called()
+	opened.Opening = observe.Opening{DNS: 2_000_000, Connect: 31_000_000, Idle: 400_000}
+	for _, c := range []struct{ json, text string }{
+		{`},"connection_us":{"dns":2000.000,"connect":31000.000,"idle":400.000},"status"`, " (dns 2.00ms, connect 31.0ms) upload "},
+		{`},"connection_us":{"connect":31000.000,"idle":5000.000},"status"`, " (connect 31.0ms, idle 5.00ms) upload "},
+		{`},"status"`, "  upload "},
+	} {
+		if got := string(AppendRequestJSON(nil, opened, nil, nil)); !strings.Contains(got, c.json) {
+			t.Errorf("%s: has no %s", got, c.json)
+		}
+		if got := string(AppendRequestText(nil, opened, nil, nil, Style{})); !strings.Contains(got, c.text) {
+			t.Errorf("%q: has no %q", got, c.text)
+		}
+		if opened.Opening.DNS == 0 {
+			opened.Opening.Connect = 0 // nothing is known
+		}
+		opened.Opening.DNS, opened.Opening.Idle = 0, 5_000_000
+	}
+
 	r := called()
 	r.PID, r.HTTP, r.Status, r.Label = 0, 503, observe.StatusError, "GET /"
 	r.Flags = observe.FlagOverlapped | observe.FlagSlow

@@ -41,8 +41,8 @@ func AppendRequestHeader(dst []byte, style Style) []byte {
 // start (local time), side, the endpoint that answers, the client that asks,
 // status, total, then every part of the ledger that is not zero, flags, the
 // process and the label. On the called side the process is that of the client.
-// What the client's late acknowledgement took is in brackets: it is not part
-// of the total. processOf may be nil; peer is who was at the other end. Nothing is
+// How the connection of a call was opened, and what the client's late acknowledgement took,
+// is in brackets: it is not part of the total. processOf may be nil; peer is who was at the other end. Nothing is
 // allocated when dst has room.
 func AppendRequestText(dst []byte, r *observe.Request, processOf observe.IdentityOf, peer *observe.Workload, style Style) []byte {
 	start := len(dst)
@@ -63,6 +63,7 @@ func AppendRequestText(dst []byte, r *observe.Request, processOf observe.Identit
 	dst = append(appendStatus(dst, r, style), ' ')
 	dst = appendTotal(dst, r.TotalNS(), style)
 	dst = append(dst, ' ')
+	dst = appendOpening(dst, &r.Opening, style)
 	dst = AppendRequestParts(dst, r, style)
 	dst = appendFlags(dst, r, style)
 	if r.PID != 0 {
@@ -153,6 +154,27 @@ func appendTotal(dst []byte, ns int64, style Style) []byte {
 	}
 	dst = paintOn(dst, style, bold)
 	return paintOff(append(dst, text...), style)
+}
+
+// openingShown is the least time that a connection was open and idle that is worth its place: less
+// passes in any client.
+const openingShown = int64(time.Millisecond)
+
+// appendOpening appends how the connection was opened, in brackets.
+func appendOpening(dst []byte, o *observe.Opening, style Style) []byte {
+	if o.Connect == 0 {
+		return dst
+	}
+	dst = paintOn(append(dst, ' '), style, dim)
+	dst = append(dst, '(')
+	if o.DNS != 0 {
+		dst = append(AppendDuration(append(dst, "dns "...), o.DNS), ", "...)
+	}
+	dst = AppendDuration(append(dst, "connect "...), o.Connect)
+	if o.Idle >= openingShown {
+		dst = AppendDuration(append(dst, ", idle "...), o.Idle)
+	}
+	return paintOff(append(dst, ')'), style)
 }
 
 // AppendRequestParts appends with what a request spent its time, a space before each part.

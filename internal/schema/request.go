@@ -59,6 +59,7 @@ var Requests = func() []Field {
 		number("bytes_in", &o.BytesIn), number("bytes_out", &o.BytesOut), number("unacked_bytes", &o.Unacked), number("retrans", &o.Retrans),
 		micros("rtt_us", &o.RTTNS), micros("min_rtt_us", &o.MinRTTNS), number("mss_bytes", &o.MSS), micros("first_byte_us", &o.FirstByte),
 	}
+	list = append(list, micros("connection_dns_us", &o.Opening.DNS), micros("connection_connect_us", &o.Opening.Connect), micros("connection_idle_us", &o.Opening.Idle))
 	list = append(list, workload("", &o.Process.Workload)...)
 	list = append(append(list, workload("peer_", &o.PeerWorkload)...), text("peer_k8s_service", &o.PeerWorkload.Service))
 	for p := range observe.NumParts {

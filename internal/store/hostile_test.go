@@ -383,7 +383,7 @@ func TestAddRequestAllocatesNothing(t *testing.T) {
 func TestLogOfAnotherVersion(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(dir, openDir), 0o700))
-	other := []byte("slowray.log/4\nand five minutes of requests")
+	other := []byte("slowray.log/5\nand five minutes of requests")
 	for number, data := range map[uint64][]byte{3: other, 4: nil, 5: []byte(logMagic[:5]), 6: make([]byte, 4096), 7: append([]byte(logMagic[:5]), make([]byte, 100)...)} {
 		must(t, os.WriteFile(filepath.Join(dir, logPath(kindRequests, number)), data, 0o600))
 	}
@@ -391,7 +391,7 @@ func TestLogOfAnotherVersion(t *testing.T) {
 	reader, err := OpenReader(dir)
 	must(t, err)
 	must(t, reader.Requests(Query{}, func(*Request) bool { return true }))
-	if list := fmt.Sprint(reader.Skipped()); strings.Count(list, "requests.3.log: not a log of slowray that this version reads (slowray.log/4)") != 1 {
+	if list := fmt.Sprint(reader.Skipped()); strings.Count(list, "requests.3.log: not a log of slowray that this version reads (slowray.log/5)") != 1 {
 		t.Errorf("skipped: %s", list)
 	}
 	must(t, reader.Close())
@@ -400,7 +400,7 @@ func TestLogOfAnotherVersion(t *testing.T) {
 	r := numbered(0)
 	s.AddRequest(&r)
 	must(t, s.Sync())
-	if text := oneLineOf(t, s.keep()); !strings.Contains(text, "requests.3.log: not a log of slowray that this version reads (slowray.log/4): it is left as requests.3.log.unknown") {
+	if text := oneLineOf(t, s.keep()); !strings.Contains(text, "requests.3.log: not a log of slowray that this version reads (slowray.log/5): it is left as requests.3.log.unknown") {
 		t.Error(text)
 	}
 	must(t, s.keep())

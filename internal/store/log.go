@@ -27,9 +27,9 @@ import (
 // What testdata/history holds must still be read.
 
 const (
-	logMagic    = "slowray.log/3\n"
+	logMagic    = "slowray.log/4\n"
 	logVersion  = len("slowray.log/")
-	logOldest   = '1' // without workloads, as 2 is without the time of TLS: entries end before them
+	logOldest   = '1' // without workloads, as 2 is without the time of TLS and 3 without how a connection was opened: entries end before them, or have no such times
 	frameHead   = 8
 	frameFull   = 256 << 10 // bytes after which a frame is ended
 	maxFrame    = 16 << 20

@@ -9,7 +9,7 @@ import (
 
 // A request as an entry of a log: first its start, so that a log can be put in
 // order without decoding it; then the number of its process in the frame; the
-// parts of the ledger and of the split only where they are not zero. Who was at the other
+// parts of the ledger and of the split, and how its connection was opened, only where they are not zero. Who was at the other
 // end and the trace follow where they are known.
 
 const followedBit = 1 << 6 // in the byte that has side, status and why
@@ -65,7 +65,8 @@ func appendRequest(b []byte, r *Request, process, peer uint32) []byte {
 
 	ledger, split := microLedger(r)
 	var used uint64
-	times := logTimes(&ledger, &split)
+	opening := observe.Opening{DNS: micros(r.Opening.DNS), Connect: micros(r.Opening.Connect), Idle: micros(r.Opening.Idle)}
+	times := logTimes(&ledger, &split, &opening)
 	for i, us := range times {
 		if *us != 0 {
 			used |= 1 << i
@@ -88,7 +89,7 @@ func appendRequest(b []byte, r *Request, process, peer uint32) []byte {
 }
 
 // logTimes are the parts in the order of an entry. What a later version knows comes last.
-func logTimes(l *observe.Ledger, s *observe.ServerSplit) (list [int(observe.NumParts) + int(observe.NumServerParts)]*int64) {
+func logTimes(l *observe.Ledger, s *observe.ServerSplit, o *observe.Opening) (list [int(observe.NumParts) + int(observe.NumServerParts) + 3]*int64) {
 	i := 0
 	for p := range l {
 		if observe.Part(p) != observe.TLS {
@@ -100,7 +101,7 @@ func logTimes(l *observe.Ledger, s *observe.ServerSplit) (list [int(observe.NumP
 		list[i] = &s[p]
 		i++
 	}
-	list[i] = &l[observe.TLS]
+	list[i], list[i+1], list[i+2], list[i+3] = &l[observe.TLS], &o.DNS, &o.Connect, &o.Idle
 	return list
 }
 
@@ -157,7 +158,7 @@ func decodeRequestWith(entry []byte, r *Request, procs []observe.Identity, words
 	}
 	r.Label = d.text()
 	used := d.uint()
-	for i, ns := range logTimes(&r.Ledger, &r.Split) {
+	for i, ns := range logTimes(&r.Ledger, &r.Split, &r.Opening) {
 		if used&(1<<i) != 0 {
 			*ns = d.int() * 1000
 		}

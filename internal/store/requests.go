@@ -47,6 +47,9 @@ type requestRow struct {
 	MinRTTUS      int64  `parquet:"min_rtt_us,delta"`
 	MSS           int64  `parquet:"mss_bytes,delta"`
 	FirstByteUS   int64  `parquet:"first_byte_us,delta"`
+	DNSUS         int64  `parquet:"connection_dns_us,delta"`
+	ConnectUS     int64  `parquet:"connection_connect_us,delta"`
+	IdleUS        int64  `parquet:"connection_idle_us,delta"`
 	workloadColumns
 	peerColumns
 	PeerService string `parquet:"peer_k8s_service,dict"`

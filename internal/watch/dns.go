@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/slowray/slowray/internal/bpf"
 	"github.com/slowray/slowray/internal/budget"
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/sense/dns"
@@ -25,7 +26,11 @@ type nameServers struct {
 func (n *nameServers) begin(s *session) error {
 	root, err := s.fs.CgroupV2Root()
 	if err == nil {
-		n.watcher, err = dns.Start(root, n.requests.narrowed)
+		var lookups *bpf.Lookups
+		if stream := n.requests.begun.Load(); stream != nil {
+			lookups = stream.Lookups()
+		}
+		n.watcher, err = dns.Start(root, n.requests.narrowed, lookups)
 	}
 	return err
 }

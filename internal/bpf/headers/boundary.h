@@ -85,7 +85,9 @@ static __always_inline void begin(struct conn *c, struct tcp_sock *tp, __u64 now
 	c->reread = 0;
 	c->farewell = 0;
 	c->all_read = 0;
-	c->stall = c->send_wait = c->retrans_ns = c->ack_delay = c->due = 0;
+	c->stall = c->retrans_ns = c->ack_delay = c->due = 0;
+	if (c->side == SERVED)
+		c->send_wait = 0;
 	c->in0 = tp->bytes_received;
 	c->out0 = tp->bytes_acked + (tp->write_seq - tp->snd_una);
 	c->bytes_out = 0;

@@ -103,7 +103,10 @@ struct conn {
 	__u64 done; /* last byte of the answer acknowledged; called: received */
 	__u64 progress; /* last acknowledgement of new bytes while some were in flight */
 	__u64 stall;
-	__u64 send_wait;
+	union {
+		__u64 send_wait;
+		__u64 established; /* called, but for a handshake of TLS under way: when connect() was answered */
+	};
 	__u64 retrans_ns;
 	__u64 ack_delay; /* called: a round trip, where one was seen */
 	__u64 due; /* when what had to be retransmitted should have been acknowledged; 0 = nothing */
@@ -113,7 +116,10 @@ struct conn {
 	};
 	__u64 in0, out0; /* bytes in and out before the request */
 	__u64 bytes_out;
-	__u32 accept_us; /* from opened to accept(), plus 1; 0 = not known */
+	union {
+		__u32 accept_us; /* from opened to accept(), plus 1; 0 = not known */
+		__u32 connect_us; /* called: from opened to established, at least 1; 0 = not known */
+	};
 	__u32 recover; /* acknowledged beyond this, the loss is recovered */
 	__u32 retrans0;
 	__u32 segs0;
@@ -134,6 +140,15 @@ struct {
 	__type(key, int);
 	__type(value, struct conn);
 } conns SEC(".maps");
+
+/* How long the lookup took that a connection of ours was opened after, µs, at least 1. Most
+ * connections have none, and struct conn has no room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, __u32);
+} lookup_of SEC(".maps");
 
 struct listen_key {
 	__u32 netns;

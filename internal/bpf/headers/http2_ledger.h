@@ -211,6 +211,12 @@ __noinline int end_stream(struct multiplexed *m, struct stream *s, __u32 flags, 
 		if (rec->first_byte)
 			rec->first_byte += rec->parts[ACCEPT_WAIT] + rec->parts[TLS];
 	}
+	rec->connect_us = rec->dns_us = rec->idle_us = 0;
+	if (s->id == m->opening && m->connect_us) {
+		rec->connect_us = m->connect_us;
+		rec->dns_us = m->dns_us;
+		rec->idle_us = smaller(span(m->established + BEFORE(m, tls_us), s->first) / NSEC_PER_USEC, ~0U);
+	}
 	rec->lport = m->lport;
 	rec->pport = m->peer;
 	__builtin_memcpy(rec->laddr, m->laddr, 16);

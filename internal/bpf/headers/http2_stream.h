@@ -100,6 +100,8 @@ struct multiplexed {
 	__u32 netns;
 	__u32 rtt_us;
 	__u32 accept_us, tls_us; /* the handshake of TLS and the wait before it, as in struct conn; 0 = not known */
+	__u32 connect_us, dns_us; /* called: as in struct record */
+	__u64 established;
 	__u32 hash; /* of the socket, see turn_of() */
 	__u32 epoch; /* of clear.h */
 	__u64 reading, arrived; /* the first and the last of the bytes that were read last had; 0 = not known */
@@ -267,6 +269,23 @@ static __always_inline struct multiplexed *take_place(__u32 *place, __u32 as)
 	return 0;
 }
 
+/* How the connection was opened, where its first request is still to be told of. */
+static __always_inline void describe_opening(struct multiplexed *m, struct conn *c, struct sock *sk)
+{
+	__u32 *dns_us;
+
+	m->connect_us = m->dns_us = 0;
+	m->established = 0;
+	if (c->side != CALLED || !c->connect_us || (c->seq && (c->seq != 1 || c->phase == IDLE)))
+		return;
+	if (c->tls != TLS_NONE && (c->tls != TLS_READY || c->tls_is & TLS_UNTIL))
+		return;
+	dns_us = bpf_sk_storage_get(&lookup_of, sk, 0, 0);
+	m->connect_us = c->connect_us;
+	m->dns_us = dns_us ? *dns_us : 0;
+	m->established = c->established;
+}
+
 /* From now on it is a connection's, whose streams are distinguished. */
 static __always_inline void describe(struct multiplexed *m, struct conn *c, struct sock *sk, struct tcp_sock *tp)
 {
@@ -298,6 +317,7 @@ static __always_inline void describe(struct multiplexed *m, struct conn *c, stru
 	/* A request that is over by now has the handshake. */
 	m->tls_us = c->tls == TLS_READY && !(c->tls_is & TLS_UNTIL) && (!c->seq || (c->seq == 1 && c->phase != IDLE)) ? c->tls_ns / NSEC_PER_USEC : 0;
 	m->accept_us = m->tls_us && c->side == SERVED && c->accept_us ? c->accept_us - 1 : 0;
+	describe_opening(m, c, sk);
 	c->proto = PROTO_HTTP2;
 	__sync_fetch_and_add(&told_apart, 1);
 }

@@ -74,6 +74,8 @@ static __always_inline int is_client_hello(const __u8 *b)
 /* A connection begins a handshake; what was said before it (STARTTLS) is no request. */
 static __always_inline void tls_begin(struct conn *c, struct tcp_sock *tp, __u32 seq, __u64 now)
 {
+	if (c->proto == PROTO_HTTP1) /* CONNECT was its first request */
+		c->accept_us = 0;
 	c->proto = PROTO_TLS;
 	c->tls = TLS_HELLO;
 	c->tls_is = 0;
@@ -157,10 +159,11 @@ __noinline int tls_record(struct conn *c, __u64 head, __u32 silent)
 static __noinline int tls_over(struct conn *c, struct sock *sk, __u64 when)
 {
 	struct tcp_sock *tp = sk ? tcp_of(sk) : 0;
-	__u64 from;
+	__u64 from, established;
 
 	if (!c || !tp)
 		return 0;
+	established = c->opened + c->connect_us * NSEC_PER_USEC;
 	from = c->first;
 	if (c->side == SERVED && c->accept_us)
 		from = later(from, c->opened + (c->accept_us - 1) * NSEC_PER_USEC);
@@ -171,6 +174,8 @@ static __noinline int tls_over(struct conn *c, struct sock *sk, __u64 when)
 	c->status = STATUS_OK;
 	report(c, sk, tp, RECORD_TLS);
 	c->status = STATUS_UNKNOWN;
+	if (c->side == CALLED)
+		c->established = established;
 	return 0;
 }
 
@@ -320,7 +325,6 @@ static __noinline int tls_segment(struct conn *c, struct sock *sk, struct sk_buf
 			if (c->proto == PROTO_HTTP1) { /* CONNECT: a request */
 				answered_by_now(c, tp, now);
 				tls_close(c, sk);
-				c->accept_us = 0;
 			}
 			tls_begin(c, tp, seq, now);
 		} else if (c->seq == 1 && c->proto != PROTO_HTTP1 && c->opened && is_tls_later(b)) {

@@ -16,7 +16,8 @@ func Requests() []observe.Request {
 		PID: 77, TID: 78, Seq: 3, Requests: 4, Weight: 5, BytesIn: 1 << 40, BytesOut: 1<<41 + 1, Unacked: 6, Retrans: 7,
 		RTTNS: 150_000, MinRTTNS: 90_000, MSS: 1448, Status: observe.StatusError, HTTP: 502,
 		Flags: observe.FlagTimeout | observe.FlagNagle | 1<<30, Label: "GET /a\tb\u202e,\"c\"", FirstByte: 31_000, Followed: true,
-		Trace: observe.Trace{ID: [16]byte{0x4b, 15: 0x36}, Parent: [8]byte{7: 0xb7}, Flags: observe.TraceSampled},
+		Opening: observe.Opening{DNS: 2_000, Connect: 32_000, Idle: 8_000},
+		Trace:   observe.Trace{ID: [16]byte{0x4b, 15: 0x36}, Parent: [8]byte{7: 0xb7}, Flags: observe.TraceSampled},
 	}
 	for p := range full.Ledger {
 		full.Ledger[p] = int64(p+1) * 1000

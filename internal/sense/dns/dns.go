@@ -63,6 +63,7 @@ const (
 type Watcher struct {
 	objects bpf.DNSObjects
 	root    string
+	lookups *bpf.Lookups // written down for who records connections; may be nil
 
 	mu      sync.Mutex
 	packets []io.Closer // nil while they rest
@@ -84,16 +85,23 @@ const (
 // Start attaches the programs to a control group of version 2, the root of
 // all, and so sees all sockets of the host. They are run for every packet of it:
 // while busy says that slowray has to do with less, and nobody asks, they rest.
+// Which addresses a name had is written down in lookups, where that is not nil: it has to stay
+// open for as long.
 // It needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
-func Start(root string, busy func() bool) (*Watcher, error) {
+func Start(root string, busy func() bool, lookups *bpf.Lookups) (*Watcher, error) {
 	spec, err := bpf.LoadDNS()
 	if err != nil {
 		return nil, fmt.Errorf("dns: %w", err)
 	}
 	w := &Watcher{root: root, stop: make(chan struct{})}
-	if err := bpf.Load(spec, &w.objects); err != nil {
+	if err := bpf.LoadDNSBeside(spec, &w.objects, lookups); err != nil {
 		return nil, fmt.Errorf("dns: %w", err)
 	}
+	if err := lookups.Written(true); err != nil {
+		w.objects.Close()
+		return nil, fmt.Errorf("dns: %w", err)
+	}
+	w.lookups = lookups
 	if err := w.work(); err != nil {
 		w.Close()
 		return nil, fmt.Errorf("dns: %w", err)
@@ -199,6 +207,8 @@ func (w *Watcher) Close() {
 	defer w.mu.Unlock()
 	detach(&w.packets)
 	detach(&w.meant)
+	// Where the maps are gone nobody reads them.
+	_ = w.lookups.Written(false)
 	w.objects.Close()
 }
 

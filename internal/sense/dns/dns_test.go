@@ -152,7 +152,7 @@ func start(t testing.TB) *Watcher {
 	if err != nil {
 		t.Skipf("SKIP: %v", err)
 	}
-	w, err := Start(root, nil)
+	w, err := Start(root, nil, nil)
 	if errors.Is(err, bpf.ErrNotPermitted) {
 		t.Skipf("SKIP: %v", err)
 	}

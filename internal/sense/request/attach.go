@@ -49,6 +49,7 @@ func (r *Recorder) loadSpec(spec *ebpf.CollectionSpec) error {
 	if err := all.Assign(&r.objects); err != nil {
 		return err
 	}
+	r.lookups = bpf.NewLookups(&r.objects.RequestMaps, &r.objects.RequestVariables)
 	if r.tailCalls {
 		r.onConnect = bpf.NewSlot(r.objects.OnConnect)
 	}

@@ -205,7 +205,7 @@ func (r *Recorder) loadStreams(spec *ebpf.CollectionSpec, objects any) error {
 	}
 	shared := map[string]*ebpf.Map{
 		bpf.HTTP2MapConns: r.objects.Conns, bpf.HTTP2MapCounts: r.objects.Counts, bpf.HTTP2MapRecords: r.objects.Records, bpf.HTTP2MapRings: r.objects.Rings,
-		bpf.HTTP2MapCallers: r.objects.Callers, bpf.HTTP2MapEndpoints: r.objects.Endpoints, bpf.HTTP2MapListening: r.objects.Listening,
+		bpf.HTTP2MapCallers: r.objects.Callers, bpf.HTTP2MapEndpoints: r.objects.Endpoints, bpf.HTTP2MapListening: r.objects.Listening, bpf.HTTP2MapLookupOf: r.objects.LookupOf,
 	}
 	if r.opt.Labels {
 		if err := r.headers.open(spec.Maps[bpf.HTTP2MapHeaderBlocks]); err != nil {

@@ -84,6 +84,7 @@ type Recorder struct {
 	tailCalls bool // and lets programs with functions call other programs
 
 	onConnect *bpf.Slot // nil without tail calls
+	lookups   *bpf.Lookups
 
 	records  []byte // [CPU][slot]record
 	heads    []byte // [CPU][slot]head; one without labels

@@ -31,6 +31,10 @@ type record struct {
 	unacked   uint32
 	rttUS     uint32
 	minRTTUS  uint32
+	connectUS uint32
+	dnsUS     uint32
+	idleUS    uint32
+	_         uint32
 	mss       uint16
 	http      uint16
 	localPort uint16
@@ -154,6 +158,7 @@ func (r *Recorder) decode(rec *record, cpu int, number uint64) {
 	q.BytesIn, q.BytesOut = rec.bytesIn, rec.bytesOut
 	q.Unacked, q.Retrans = rec.unacked, rec.retrans
 	q.RTTNS, q.MinRTTNS = int64(rec.rttUS)*1000, int64(rec.minRTTUS)*1000
+	q.Opening = observe.Opening{DNS: int64(rec.dnsUS) * 1000, Connect: int64(rec.connectUS) * 1000, Idle: int64(rec.idleUS) * 1000}
 	q.MSS = uint32(rec.mss)
 	q.Share = rec.share
 	q.Status = observe.Status(rec.status)

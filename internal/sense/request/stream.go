@@ -124,6 +124,15 @@ func (s *Stream) OnConnect() *bpf.Slot {
 	return nil
 }
 
+// Lookups is where answers of nameservers are written down, for Request.Opening; nil where
+// nobody reads them. It may be written to until Close.
+func (s *Stream) Lookups() *bpf.Lookups {
+	if r, ok := s.recorder.(*Recorder); ok {
+		return r.lookups
+	}
+	return nil
+}
+
 // LeaveOut leaves out what is served at a TCP port of a network namespace, and
 // what is called there from within it, at loopback or one of addrs: slowray's own
 // page, whoever reads it.

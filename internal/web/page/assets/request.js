@@ -134,6 +134,9 @@ function facts(app, r, t) {
   if (r.peer_workload) list.push([say`other end`, owner(r.peer_workload)]);
   if (p.container || p.container_name) list.push([say`container`, name(p.container_name || p.container)]);
   if (r.trace_id) list.push([say`trace`, h("a", { class: "mono", href: app.address({ view: "requests", trace: r.trace_id, from: t - 60, to: t + r.total_us / 1e6 + 60, last: null }) }, clean(r.trace_id, 32))]);
+  const opened = r.connection_us;
+  if (opened?.dns > 0) list.push([say`name lookup before`, micros(opened.dns)]);
+  if (opened?.connect > 0) list.push([say`connect before`, micros(opened.connect)], [say`open and idle before`, micros(opened.idle)]);
   if (p.unit) list.push([say`unit`, name(p.unit)]);
   if (r.weight > 1) list.push([say`stands for`, say`${count(r.weight)} requests (sampled)`]);
   if (r.requests > 1) list.push([say`overlapped`, say`${count(r.requests)} requests`]);
