@@ -62,6 +62,7 @@ type Alerter struct {
 type event struct {
 	at     time.Time
 	harms  []Harm
+	sights []sight
 	start  time.Time
 	report *diagnose.Report // nil: a second
 	fleet  *fleetSecond     // instead of all this
@@ -101,7 +102,8 @@ func New(opt Options) (*Alerter, error) {
 
 // Second implements record.Sink.
 func (a *Alerter) Second(at int64, endpoints []store.Second) {
-	a.put(event{at: time.Unix(at+1, 0).UTC(), harms: a.detector.second(endpoints)})
+	harms := a.detector.second(endpoints)
+	a.put(event{at: time.Unix(at+1, 0).UTC(), harms: harms, sights: a.detector.sights})
 }
 
 // Request implements record.Sink.
@@ -194,6 +196,7 @@ func (a *Alerter) take(e event) {
 		a.box.Incidents.fleet(e.at, e.fleet)
 	case e.report == nil:
 		a.box.Incidents.harm(e.at, e.harms)
+		a.box.Incidents.look(e.at, e.sights)
 	default:
 		a.box.Incidents.window(e.start, e.at, e.report)
 		a.dirty = true
