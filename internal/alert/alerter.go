@@ -55,6 +55,7 @@ type Alerter struct {
 	mu    sync.Mutex // of what follows; held while the disk is waited for
 	box   *outbox
 	dirty bool
+	full  bool // the disk did not take what is open, which was said
 	wake  map[string]chan struct{}
 }
 
@@ -214,12 +215,19 @@ func (a *Alerter) keep(change func()) {
 		err = a.box.save()
 		a.dirty = err != nil
 	}
+	was := a.full
+	if dirty {
+		a.full = err != nil
+	}
 	a.mu.Unlock()
 	if lost := a.lost.Swap(0); lost > 0 {
 		a.opt.Say(fmt.Sprintf("alerts: %d seconds or windows were left out, for the disk is slow: harm may be reported late", lost))
 	}
-	if err != nil {
+	switch {
+	case err != nil && !was: // once: it is tried again each second
 		a.opt.Say("alerts: what is open cannot be kept: " + err.Error())
+	case dirty && err == nil && was:
+		a.opt.Say("alerts: what is open is kept again")
 	}
 	if dirty {
 		for _, c := range a.wake {
