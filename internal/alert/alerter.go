@@ -7,6 +7,7 @@ import (
 	"fmt"
 	mrand "math/rand/v2"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,6 +84,9 @@ func New(opt Options) (*Alerter, error) {
 	box, err := openOutbox(opt.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("alerts: %w", err)
+	}
+	if box.aside != "" {
+		opt.Say("alerts: " + box.aside)
 	}
 	a := &Alerter{opt: opt, events: make(chan event, seen), detector: newDetector(), box: box, wake: map[string]chan struct{}{}}
 	box.Incidents.c, box.Incidents.emit = opt.Config, a.emit
@@ -352,6 +356,8 @@ type Status struct {
 	Open    []Incident         `json:"open"`
 	Waiting map[string]int     `json:"waiting"`
 	Counts  map[string]*Counts `json:"receivers"`
+	// Damaged are files that could not be read and were moved aside: paths, oldest first.
+	Damaged []string `json:"damaged,omitempty"`
 }
 
 // ReadStatus reads what a running or ended Alerter has kept.
@@ -366,6 +372,13 @@ func ReadStatus(dir string) (*Status, error) {
 		return nil, err
 	}
 	s := &Status{Open: []Incident{}, Waiting: map[string]int{}, Counts: b.Counts}
+	aside, err := asideIn(d)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range aside {
+		s.Damaged = append(s.Damaged, filepath.Join(d.Path(), name))
+	}
 	for _, o := range b.Incidents.Open {
 		if o.Fired {
 			s.Open = append(s.Open, o.Incident)

@@ -35,3 +35,36 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("%q", slices.Clone(said))
 	}
 }
+
+// TestDamagedState: a state that no slowray wrote is refused by who reads it, and moved aside by
+// who sends, which goes on; a bounded number is kept.
+func TestDamagedState(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, stateName)
+	damaged := []string{`{"incidents":{"open":[null]}}`, `{"waiting":{"am":[null]}}`, `{"counts":{"am":null}}`, `{`, ``, `[]`}
+	for i, text := range damaged {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := ReadStatus(dir); err == nil || !strings.Contains(err.Error(), "damaged") {
+			t.Errorf("%s: %+v, %v", text, s, err)
+		}
+		var said []string
+		a, err := New(Options{Config: rules(t, oneHook), Dir: dir, Host: "h", Say: func(text string) { said = append(said, text) }})
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		a.keep(func() { a.dirty = true })
+		a.box.close()
+		if len(said) != 1 || !strings.Contains(said[0], "damaged") {
+			t.Errorf("%s: %q", text, said)
+		}
+		s, err := ReadStatus(dir)
+		if err != nil || len(s.Damaged) != min(i+1, mostAside) {
+			t.Fatalf("%s: %+v, %v", text, s, err)
+		}
+		if kept, err := os.ReadFile(s.Damaged[len(s.Damaged)-1]); err != nil || string(kept) != text {
+			t.Errorf("kept %q of %q, %v", kept, text, err)
+		}
+	}
+}
