@@ -113,6 +113,9 @@ func (c *alertStatusCmd) print(s *streams, st *alert.Status) error {
 			fmt.Fprintf(s.out, "   %s\n", printable.Text(i.Impact))
 		}
 	}
+	for _, name := range st.Damaged {
+		fmt.Fprintf(s.out, "DAMAGED  %s was moved aside: what was open and waited in it is lost; remove it once you have seen it\n", printable.Text(name))
+	}
 	names := make([]string, 0, len(st.Counts))
 	for n := range st.Counts {
 		names = append(names, n)

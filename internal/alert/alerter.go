@@ -7,6 +7,7 @@ import (
 	"fmt"
 	mrand "math/rand/v2"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,6 +56,7 @@ type Alerter struct {
 	mu    sync.Mutex // of what follows; held while the disk is waited for
 	box   *outbox
 	dirty bool
+	full  bool // the disk did not take what is open, which was said
 	wake  map[string]chan struct{}
 }
 
@@ -62,6 +64,7 @@ type Alerter struct {
 type event struct {
 	at     time.Time
 	harms  []Harm
+	sights []sight
 	start  time.Time
 	report *diagnose.Report // nil: a second
 	fleet  *fleetSecond     // instead of all this
@@ -82,6 +85,9 @@ func New(opt Options) (*Alerter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("alerts: %w", err)
 	}
+	if box.aside != "" {
+		opt.Say("alerts: " + box.aside)
+	}
 	a := &Alerter{opt: opt, events: make(chan event, seen), detector: newDetector(), box: box, wake: map[string]chan struct{}{}}
 	box.Incidents.c, box.Incidents.emit = opt.Config, a.emit
 	for _, o := range box.Incidents.Open {
@@ -101,7 +107,8 @@ func New(opt Options) (*Alerter, error) {
 
 // Second implements record.Sink.
 func (a *Alerter) Second(at int64, endpoints []store.Second) {
-	a.put(event{at: time.Unix(at+1, 0).UTC(), harms: a.detector.second(endpoints)})
+	harms := a.detector.second(endpoints)
+	a.put(event{at: time.Unix(at+1, 0).UTC(), harms: harms, sights: a.detector.sights})
 }
 
 // Request implements record.Sink.
@@ -194,6 +201,7 @@ func (a *Alerter) take(e event) {
 		a.box.Incidents.fleet(e.at, e.fleet)
 	case e.report == nil:
 		a.box.Incidents.harm(e.at, e.harms)
+		a.box.Incidents.look(e.at, e.sights)
 	default:
 		a.box.Incidents.window(e.start, e.at, e.report)
 		a.dirty = true
@@ -211,12 +219,19 @@ func (a *Alerter) keep(change func()) {
 		err = a.box.save()
 		a.dirty = err != nil
 	}
+	was := a.full
+	if dirty {
+		a.full = err != nil
+	}
 	a.mu.Unlock()
 	if lost := a.lost.Swap(0); lost > 0 {
 		a.opt.Say(fmt.Sprintf("alerts: %d seconds or windows were left out, for the disk is slow: harm may be reported late", lost))
 	}
-	if err != nil {
+	switch {
+	case err != nil && !was: // once: it is tried again each second
 		a.opt.Say("alerts: what is open cannot be kept: " + err.Error())
+	case dirty && err == nil && was:
+		a.opt.Say("alerts: what is open is kept again")
 	}
 	if dirty {
 		for _, c := range a.wake {
@@ -341,6 +356,8 @@ type Status struct {
 	Open    []Incident         `json:"open"`
 	Waiting map[string]int     `json:"waiting"`
 	Counts  map[string]*Counts `json:"receivers"`
+	// Damaged are files that could not be read and were moved aside: paths, oldest first.
+	Damaged []string `json:"damaged,omitempty"`
 }
 
 // ReadStatus reads what a running or ended Alerter has kept.
@@ -355,6 +372,13 @@ func ReadStatus(dir string) (*Status, error) {
 		return nil, err
 	}
 	s := &Status{Open: []Incident{}, Waiting: map[string]int{}, Counts: b.Counts}
+	aside, err := asideIn(d)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range aside {
+		s.Damaged = append(s.Damaged, filepath.Join(d.Path(), name))
+	}
 	for _, o := range b.Incidents.Open {
 		if o.Fired {
 			s.Open = append(s.Open, o.Incident)

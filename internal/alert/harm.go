@@ -48,13 +48,22 @@ type usual struct {
 	median          float64 // ln ns
 	bad, good, idle int     // seconds in a row
 	harmed          bool
+	errors          bool // the harm was known by the status of requests
 	harm            Harm
+}
+
+// sight is what the statuses of a service's requests say in a second, apart from what is usual.
+type sight struct {
+	service string
+	errors  bool // it is harmed, and requests were answered with an error
+	unclear bool // it had requests, and no success of them was seen, or most of what was seen failed
 }
 
 // detector compares each second of each service with what is usual for it. It is for
 // one goroutine.
 type detector struct {
 	services map[serviceKey]*usual
+	sights   []sight // of the last second: those that say something
 }
 
 // serviceKey is an address of a service: what is usual differs by who asks there.
@@ -82,6 +91,7 @@ func serviceName(w *observe.Workload, comm, addr string, port int) string {
 
 // second takes in what each endpoint did in a second, and gives who suffers.
 func (d *detector) second(endpoints []store.Second) (harms []Harm) {
+	d.sights = nil // the alerter has the last ones
 	seconds := map[serviceKey]*serviceSecond{}
 	for i := range endpoints {
 		e := &endpoints[i].Endpoint
@@ -106,6 +116,9 @@ func (d *detector) second(endpoints []store.Second) (harms []Harm) {
 			d.services[key] = u
 		}
 		u.take(s)
+		if seen := (sight{s.name, u.harmed && s.errors > 0, s.unclear(u.seconds >= learning)}); seen.errors || seen.unclear {
+			d.sights = append(d.sights, seen)
+		}
 	}
 	for key, u := range d.services {
 		if seconds[key] == nil { // nobody asks it: its clients may have gone
@@ -126,6 +139,7 @@ func (d *detector) second(endpoints []store.Second) (harms []Harm) {
 type serviceSecond struct {
 	name                         string
 	requests, failed, unfinished uint64
+	ok, errors                   uint64 // by their status
 	total                        observe.Histogram
 }
 
@@ -133,7 +147,22 @@ func (s *serviceSecond) add(e *observe.Endpoint) {
 	s.requests += e.Requests
 	s.failed += e.Errors + e.Unanswered
 	s.unfinished += e.Unfinished
+	s.ok += e.OK
+	s.errors += e.Errors
 	s.total.Merge(&e.Total)
+}
+
+// unclear says that the second does not show that requests succeed again. A share of failures
+// that is more than harm can start from is never usual; while that is not known, no failures are.
+func (s *serviceSecond) unclear(known bool) bool {
+	if s.requests == 0 {
+		return s.unfinished > 0
+	}
+	most := 1.0 / timesFailing
+	if !known {
+		most = leastFailing
+	}
+	return s.ok == 0 || float64(s.failed) > most*float64(s.ok+s.failed)
 }
 
 func (u *usual) take(s *serviceSecond) {
@@ -151,6 +180,8 @@ func (u *usual) take(s *serviceSecond) {
 	case n == 0:
 		u.follow(Harm{})
 		return
+	case u.harmed && u.errors && s.ok+s.failed == 0:
+		return // no status was read: the second shows neither harm nor success
 	}
 	failing := float64(s.failed) / n
 	median := math.Log(float64(max(s.total.Quantile(0.5), 1)))
@@ -164,6 +195,7 @@ func (u *usual) take(s *serviceSecond) {
 		}
 	}
 	u.follow(h)
+	u.errors = u.harmed && (u.errors || h.Share > 0 && s.errors > 0)
 	if h.Share > 0 || n < fewRequests {
 		return // harm is not to become usual
 	}

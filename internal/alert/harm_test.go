@@ -1,8 +1,10 @@
 package alert
 
 import (
+	"encoding/json"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/slowray/slowray/internal/observe"
 	"github.com/slowray/slowray/internal/store"
@@ -13,7 +15,7 @@ func second(r *rand.Rand, requests, errors int, ms float64) []store.Second {
 	var s store.Second
 	e := &s.Endpoint
 	e.Side, e.Comm, e.Port, e.Addr = observe.Served.String(), "nginx", 8080, "127.0.0.1"
-	e.Requests, e.Errors = uint64(requests), uint64(errors)
+	e.Requests, e.OK, e.Errors = uint64(requests), uint64(requests-errors), uint64(errors)
 	for range requests {
 		e.Total.Add(int64(ms * 1e6 * (0.5 + r.ExpFloat64())))
 	}
@@ -129,6 +131,65 @@ func TestHarm(t *testing.T) {
 		}
 		if harms := d.second(second(r, 30, 0, 12)); len(harms) != 0 {
 			t.Errorf("%s: is not over: %+v", c.name, harms)
+		}
+	}
+}
+
+// TestUnreadIsNotOver: a service that answers with errors goes on to have requests whose status
+// nobody can read, to the same recorder or to one that was started anew: its incident lasts until
+// success is seen, or the traffic is gone.
+func TestUnreadIsNotOver(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		for _, then := range []string{"unread", "fails", "succeeds", "no traffic"} {
+			r := rand.New(rand.NewPCG(5, 5))
+			x, all := follow(rules(t, "for: 0s\nresolve_after: 30s\n"+oneHook))
+			d, at := newDetector(), begin
+			pass := func(seconds, requests, errors int, unread bool) {
+				for range seconds {
+					at = at.Add(time.Second)
+					s := second(r, requests, errors, 12)
+					if unread {
+						s[0].Endpoint.OK = 0
+					}
+					if requests == 0 {
+						s = nil
+					}
+					x.harm(at, d.second(s))
+					x.look(at, d.sights)
+				}
+			}
+			pass(60, 50, 0, false)
+			pass(20, 50, 50, false)
+			if restart {
+				d = newDetector()
+				text, err := json.Marshal(x)
+				if err != nil {
+					t.Fatal(err)
+				}
+				emit := x.emit
+				x = &incidents{c: x.c, emit: emit}
+				if err := json.Unmarshal(text, x); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pass(120, 50, 0, true)
+			if got := kinds(*all); len(got) == 0 || got[len(got)-1] == End {
+				t.Fatalf("restart %v: %v while no status could be read", restart, got)
+			}
+			switch then {
+			case "unread":
+				pass(120, 50, 0, true)
+			case "fails":
+				pass(120, 50, 50, false)
+			case "succeeds":
+				pass(60, 50, 0, false)
+			case "no traffic":
+				pass(60, 0, 0, false)
+			}
+			ended := (*all)[len(*all)-1].kind == End
+			if want := then == "succeeds" || then == "no traffic"; ended != want || len(kinds(*all)) > 3 {
+				t.Errorf("restart %v, then %s: %v", restart, then, kinds(*all))
+			}
 		}
 	}
 }

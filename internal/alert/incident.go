@@ -17,11 +17,15 @@ import (
 // open is an incident that is not over.
 type open struct {
 	Incident
-	Key   string    `json:"key,omitempty"` // of its cause and subject; "" while that is not known
-	Seen  time.Time `json:"seen"`          // the last moment of harm
-	Hold  Duration  `json:"hold"`          // how long harm has to be away
-	Fired bool      `json:"fired"`         // its begin was sent
-	To    []string  `json:"to,omitempty"`  // receivers of its begin, who hear all that follows
+	Key  string    `json:"key,omitempty"` // of its cause and subject; "" while that is not known
+	Seen time.Time `json:"seen"`          // the last moment of harm
+	// Statuses: its harm was known by the status of requests; then Unclear is the last second in
+	// which its services had requests and were not seen to succeed.
+	Statuses bool      `json:"statuses,omitempty"`
+	Unclear  time.Time `json:"unclear,omitzero"`
+	Hold     Duration  `json:"hold"`         // how long harm has to be away
+	Fired    bool      `json:"fired"`        // its begin was sent
+	To       []string  `json:"to,omitempty"` // receivers of its begin, who hear all that follows
 	followed
 }
 
@@ -73,6 +77,31 @@ func (x *incidents) harm(now time.Time, harms []Harm) {
 		x.weigh(o)
 	}
 	x.fire(now)
+}
+
+// look takes in what statuses say in a second, after its harm: who began with errors is not over
+// in seconds in which no success was seen, as a recorder started anew cannot read the status of
+// requests on connections older than it.
+func (x *incidents) look(now time.Time, sights []sight) {
+	for _, o := range x.Open {
+		for _, s := range sights {
+			if !slices.ContainsFunc(o.Services, func(have Service) bool { return have.Name == s.service }) {
+				continue
+			}
+			o.Statuses = o.Statuses || s.errors
+			if o.Statuses && s.unclear {
+				o.Unclear = now
+			}
+		}
+	}
+}
+
+// away is for how long it was not there, nor unclear.
+func (o *open) away(now time.Time) time.Duration {
+	if o.Unclear.After(o.Seen) {
+		return now.Sub(o.Unclear)
+	}
+	return now.Sub(o.Seen)
 }
 
 // of is the incident that a service's harm belongs to: one that it is part of, else one
@@ -306,6 +335,9 @@ func (x *incidents) setBack(now time.Time) {
 		if o.Seen.Sub(now) > clockStep {
 			o.Seen = now
 		}
+		if o.Unclear.Sub(now) > clockStep {
+			o.Unclear = now
+		}
 		if o.Began.Sub(now) > clockStep {
 			o.Began = now
 		}
@@ -315,7 +347,7 @@ func (x *incidents) setBack(now time.Time) {
 // expire ends what has been away: before anything new is taken for a part of it.
 func (x *incidents) expire(now time.Time) {
 	x.Open = slices.DeleteFunc(x.Open, func(o *open) bool {
-		if away := now.Sub(o.Seen); away < time.Duration(o.Hold) || o.deaf && away < longestHold {
+		if away := o.away(now); away < time.Duration(o.Hold) || o.deaf && away < longestHold {
 			return false
 		}
 		over := o.Seen

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -46,8 +48,9 @@ type Counts struct {
 
 // outbox keeps the state in a directory of slowray's own.
 type outbox struct {
-	dir  *safefile.Dir
-	lock *os.File // on it
+	dir   *safefile.Dir
+	lock  *os.File // on it
+	aside string   // why and where to a damaged file was moved when this was opened
 	state
 }
 
@@ -64,11 +67,82 @@ func openOutbox(name string) (*outbox, error) {
 	}
 	b := &outbox{dir: dir, lock: lock, state: state{Waiting: map[string][]*Message{}, Counts: map[string]*Counts{}}}
 	err = b.read()
+	if damage := (*damagedError)(nil); errors.As(err, &damage) {
+		err = b.moveAside(damage)
+	}
 	if err != nil {
 		b.close()
 		return nil, err
 	}
 	return b, nil
+}
+
+// damagedError is about a state that no slowray wrote.
+type damagedError struct{ err error }
+
+func (e *damagedError) Error() string { return stateName + " is damaged: " + e.err.Error() }
+func (e *damagedError) Unwrap() error { return e.err }
+
+const (
+	// asidePrefix begins the names of damaged files; the time follows, so that they sort by it.
+	asidePrefix = stateName + ".damaged-"
+	mostAside   = 4
+)
+
+// moveAside keeps a damaged file for a person to look at, and begins anew.
+func (b *outbox) moveAside(damage *damagedError) error {
+	name := asidePrefix + time.Now().UTC().Format("20060102T150405.000000000Z")
+	if err := b.dir.Rename(stateName, name); err != nil {
+		return err
+	}
+	list, err := asideIn(b.dir)
+	if err != nil {
+		return err
+	}
+	for len(list) > mostAside {
+		if err := b.dir.Remove(list[0]); err != nil {
+			return err
+		}
+		list = list[1:]
+	}
+	b.state = state{Waiting: map[string][]*Message{}, Counts: map[string]*Counts{}}
+	b.aside = fmt.Sprintf("%v: it was moved to %s; incidents begin anew, and what waited in it is not sent", damage, filepath.Join(b.dir.Path(), name))
+	return b.dir.Sync()
+}
+
+// asideIn names the damaged files in a directory, oldest first.
+func asideIn(dir *safefile.Dir) (names []string, err error) {
+	f, err := dir.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	all, err := f.Readdirnames(-1)
+	for _, name := range all {
+		if strings.HasPrefix(name, asidePrefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+// check refuses members that are null where something has to be.
+func (s *state) check() error {
+	if slices.Contains(s.Incidents.Open, nil) {
+		return errors.New("an open incident is null")
+	}
+	for name, list := range s.Waiting {
+		if slices.Contains(list, nil) {
+			return fmt.Errorf("a message for %q is null", name)
+		}
+	}
+	for name, c := range s.Counts {
+		if c == nil {
+			return fmt.Errorf("the counts of %q are null", name)
+		}
+	}
+	return nil
 }
 
 // lockDir keeps the directory for this process, for as long as it lives: of two the one
@@ -100,11 +174,14 @@ func (b *outbox) read() error {
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxState))
-	if err == nil {
-		err = json.Unmarshal(text, &b.state)
+	if err != nil {
+		return err // the disk's fault: the file may be whole
+	}
+	if err = json.Unmarshal(text, &b.state); err == nil {
+		err = b.check()
 	}
 	if err != nil {
-		return fmt.Errorf("%s is damaged: %w: move it away, and what is open begins anew", filepath.Join(b.dir.Path(), stateName), err)
+		return &damagedError{err}
 	}
 	if b.Waiting == nil {
 		b.Waiting = map[string][]*Message{}

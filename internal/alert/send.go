@@ -19,8 +19,10 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/slowray/slowray/internal/budget"
+	"github.com/slowray/slowray/internal/printable"
 )
 
 // errRefused is wrapped by an error that a further attempt would meet again.
@@ -148,10 +150,45 @@ func alertmanagerBody(m *Message, now time.Time) any {
 	return []any{alert}
 }
 
-// slackText is the message in mrkdwn, in which three characters are special.
+// slackText is the message for chat rooms: in Slack's mrkdwn three characters are special, in
+// Mattermost and Rocket.Chat Markdown is. Names come from whoever names a process.
 func slackText(m *Message) string {
+	lines := append([]string{m.headline()}, m.details()...)
+	for i, line := range lines {
+		if line == printable.Text(m.Link) {
+			continue
+		}
+		// Commands are copied: there only what notifies people or leads elsewhere is broken.
+		lines[i] = breakLinks.Replace(line)
+		if !strings.HasPrefix(line, "run: ") && !strings.HasPrefix(line, "next: ") {
+			lines[i] = breakEmphasis(lines[i])
+		}
+	}
 	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
-	return escape.Replace(strings.Join(append([]string{m.headline()}, m.details()...), "\n"))
+	return escape.Replace(strings.Join(lines, "\n"))
+}
+
+// breakLinks has a zero-width space in mentions and links.
+var breakLinks = strings.NewReplacer("@", "@\u200b", "](", "]\u200b(", "][", "]\u200b[", "://", ":\u200b//")
+
+// breakEmphasis gives what makes emphasis or code the look of it. An underscore within a word,
+// as in names of settings, makes none.
+func breakEmphasis(line string) string {
+	word := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '.' }
+	runes := []rune(line)
+	for i, r := range runes {
+		switch {
+		case r == '*':
+			runes[i] = '\u2217'
+		case r == '`':
+			runes[i] = '\u02cb'
+		case r == '~':
+			runes[i] = '\u223c'
+		case r == '_' && (i == 0 || i+1 == len(runes) || !word(runes[i-1]) || !word(runes[i+1])):
+			runes[i] = '\u02cd'
+		}
+	}
+	return string(runes)
 }
 
 // body is an event of Events API v2. The incident is its dedup_key.
