@@ -83,6 +83,11 @@ func checkCPUSaturated(v *View) Result {
 	f := supported(Subject{Kind: "process", PID: top.PID, Comm: top.Comm, NetNS: top.NetNS})
 	// Part of the waiting is for each other: the outsiders answer for theirs.
 	f.Weight = delay * ratio(outside, all)
+	// A service that sleeps, or waits for an answer, hardly runs, and most of what it could
+	// run it may wait: its requests lose no more than the waiting can have held them up.
+	if most, of := v.lostForCPU(); of > 0 {
+		f.Weight = min(f.Weight, ratio(most, of))
+	}
 	if while != "" {
 		f.Title = fmt.Sprintf("%s takes the CPU in bursts", top.Comm)
 	}

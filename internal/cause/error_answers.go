@@ -226,6 +226,10 @@ func (v *View) errorFinding(way []*ledger, failed uint64, sleep *root) *Finding 
 	}
 	behind := v.behind(front)
 	f.MayFollow = func(p *Finding) bool {
+		// What is slow makes errors only of who gives up waiting for it.
+		if p.Cause == SlowDependency && (end.called() || v.Master(p.Subject.PID) != end.pid || end.failsAtOnce()) {
+			return false
+		}
 		// A refusal is no answer, so what is called and refuses is on no way of errors.
 		if slices.ContainsFunc(v.stake(p), func(l *ledger) bool { return slices.Contains(behind, l) }) {
 			return true
@@ -234,6 +238,27 @@ func (v *View) errorFinding(way []*ledger, failed uint64, sleep *root) *Finding 
 	}
 	return &f
 }
+
+// failsAtOnce says that most of the requests of an endpoint which failed took no longer
+// than others, and less than anybody sets as a time limit: they waited for nothing in
+// vain. It is false where that is not known.
+func (l *ledger) failsAtOnce() bool {
+	var took []int64
+	for i := range l.Failed {
+		if l.Failed[i].HTTP >= 500 && l.Failed[i].TotalNS > 0 {
+			took = append(took, l.Failed[i].TotalNS)
+		}
+	}
+	if len(took) == 0 {
+		return false
+	}
+	slices.Sort(took)
+	median := float64(took[len(took)/2])
+	return median < leastTimeout && median < slowerThan*float64(l.Total.Quantile(0.5))
+}
+
+// leastTimeout is the shortest time limit of a call that is to be expected, in ns.
+const leastTimeout = 100e6
 
 // errorAdvice says where the errors begin, and what to do about it.
 func (v *View) errorAdvice(f *Finding, way []*ledger, n uint64, code, shown int, sleep *root) {
@@ -254,6 +279,9 @@ func (v *View) errorAdvice(f *Finding, way []*ledger, n uint64, code, shown int,
 		}
 	}
 	f.Fix.Text = fmt.Sprintf("None of the calls of %s failed so: the error is its own. Its log says why.", who)
+	if unread := v.unreadCalls(end); len(unread) > 0 {
+		f.Fix.Text = fmt.Sprintf("It is not known whether calls of %s failed so: the answers to its %s cannot be read. Its log says, or that of who answers there.", who, strings.Join(unread, ", "))
+	}
 	switch {
 	case code == tooManyRequests || code == unavailable:
 		f.Fix.Text = fmt.Sprintf("%s refuses by a limit of its own (%s): raise that limit, or ask it less often.", who, codeText(code))
@@ -268,6 +296,29 @@ func (v *View) errorAdvice(f *Finding, way []*ledger, n uint64, code, shown int,
 	}
 	f.Fix.Commands = []shell.Command{shell.Line("slowray requests --port %s --labels   # which requests get it", end.Port)}
 }
+
+// unreadCalls names those calls of who answers an endpoint of which no status, and no
+// error, was read (a protocol that is not known, or TLS that is not read), most time
+// first. A few of them are no sign of what the errors come from.
+func (v *View) unreadCalls(l *ledger) []string {
+	if l.called() || l.pid == 0 {
+		return nil
+	}
+	var list []*ledger
+	for _, o := range v.calledOf[l.pid] {
+		if !o.client && o.here != l && o.Requests+o.waiting() >= fewAffected && len(o.Statuses) == 0 && o.OK+o.Errors == 0 {
+			list = append(list, o)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *ledger) int { return cmp.Compare(b.TimeNS(), a.TimeNS()) })
+	var names []string
+	for _, o := range list[:min(len(list), mostUnread)] {
+		names = append(names, o.name())
+	}
+	return names
+}
+
+const mostUnread = 3
 
 // labelsOf tells what requests asked for, the most frequent first; empty where labels
 // were not kept.

@@ -1,6 +1,10 @@
 package cause
 
-import "github.com/slowray/slowray/internal/observe"
+import (
+	"testing"
+
+	"github.com/slowray/slowray/internal/observe"
+)
 
 // answered gives n of the requests a status, and keeps the last of them.
 func answered(n uint64, class string, code int) func(*observe.Endpoint) {
@@ -55,3 +59,62 @@ var _ = fixturePair(
 		}
 	}, "4 of 500 requests on :9123 were answered with 500"},
 )
+
+// answersUnread is a service that answers with errors, and of whose calls no status is known, as
+// under TLS that is not read; read says how many of them are known to be well.
+func answersUnread(read uint64) func(*observe.Observation) {
+	return func(o *observe.Observation) {
+		errors(500, 0, 0)(o)
+		for i := range o.Endpoints[1:] {
+			o.Endpoints[1+i].OK = read
+		}
+	}
+}
+
+var _ = fixturePair(
+	fires{
+		name: "calls whose answers cannot be read", cause: &errorAnswers, inject: answersUnread(0),
+		subject: Subject{Kind: "listener", PID: nginxMaster, Port: webPort}, minShare: 0.79,
+		fix: "It is not known whether calls of nginx (pid 100) failed so: the answers to its calls to 127.0.0.1:9123 cannot be read.",
+	},
+)
+
+var _ = fixturePair(
+	fires{
+		name: "calls that are answered well", cause: &errorAnswers, inject: answersUnread(500),
+		subject: Subject{Kind: "listener", PID: nginxMaster, Port: webPort}, minShare: 0.79,
+		fix: "None of the calls of nginx (pid 100) failed so",
+	},
+)
+
+// TestErrorsBeforeATimeout: errors that come as soon as other answers are no timeouts, and do not
+// follow from a dependency that is slow; nor do those that it answers with itself.
+func TestErrorsBeforeATimeout(t *testing.T) {
+	slow := Finding{Cause: SlowDependency, Subject: Subject{Kind: "destination", NetNS: serverNS, PID: nginxMaster, Port: fpmPort, Addr: "127.0.0.1"}}
+	for _, c := range []struct {
+		name           string
+		called, behind int
+		took           int64
+		follows        bool
+	}{
+		{"at once", 0, 0, 3 * ms, false},
+		{"after a second", 0, 0, 1000 * ms, true},
+		{"after a time that is not known", 0, 0, 0, true},
+		{"those of the dependency", 500, 500, 1000 * ms, false},
+	} {
+		o := healthy()
+		errors(500, c.called, c.behind)(o)
+		for i := range o.Endpoints {
+			for j := range o.Endpoints[i].Failed {
+				o.Endpoints[i].Failed[j].TotalNS = c.took
+			}
+		}
+		r := errorAnswers.Judge(NewView(o))
+		if len(r.Findings) != 1 {
+			t.Fatalf("%s: %+v", c.name, r)
+		}
+		if got := r.Findings[0].MayFollow(&slow); got != c.follows {
+			t.Errorf("%s: follows from the slow dependency: %t", c.name, got)
+		}
+	}
+}

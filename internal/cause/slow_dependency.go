@@ -207,17 +207,23 @@ func (v *View) dependencyFinding(l *ledger) *Finding {
 	f.held = held{by: map[int]float64{l.pid: v.inFlight(l)}}
 	f.Weight = l.reach * (service.Share(observe.Server) + service.Share(observe.Stall))
 	f.Impact = Impact{Share: round(l.reach), Of: "the time in which " + f.Subject.Comm + " answers requests", OfTime: true,
-		Text: fmt.Sprintf("%s take %s on average (p50 %s, p99 %s); %s makes %.3g of them for a request", l.name(),
-			nanoseconds(l.TimeNS()/float64(l.Requests)), nanoseconds(float64(l.Total.Quantile(0.5))), nanoseconds(float64(l.Total.Quantile(0.99))), f.Subject.Comm,
-			float64(l.Requests)/float64(max(requests, 1)))}
-	f.Evidence = []Evidence{
-		{Fact: "call latency, p50 and p99", Value: nanoseconds(float64(l.Total.Quantile(0.5))) + ", " + nanoseconds(float64(l.Total.Quantile(0.99))), Source: recorded},
-		{Fact: "time of all calls, several at once counted each", Value: round(l.TimeNS() / 1e9), Unit: "s", Source: recorded},
-		{Fact: "time in which " + f.Subject.Comm + " was busy with requests, likewise", Value: round(busyTime(v, l) / 1e9), Unit: "s", Source: recorded},
-		{Fact: "calls", Value: l.Requests, Unit: "calls for " + count(requests) + " requests", Source: recorded},
-		{Fact: "of the slowest calls", Value: l.whereTimeGoes(), Source: recorded},
-		{Fact: "slowest requests of the service", Value: service.whereTimeGoes(), Source: recorded},
+		Text: fmt.Sprintf("%s take %s on average (p50 %s, p99 %s)", l.name(),
+			nanoseconds(l.TimeNS()/float64(l.Requests)), nanoseconds(float64(l.Total.Quantile(0.5))), nanoseconds(float64(l.Total.Quantile(0.99))))}
+	// Estimates of different connections have no ratio that is a fact.
+	exact := !v.estimated(l)
+	if exact {
+		f.Impact.Text += fmt.Sprintf("; %s makes %.3g of them for a request", f.Subject.Comm, float64(l.Requests)/float64(max(requests, 1)))
 	}
+	f.Evidence = []Evidence{{Fact: "call latency, p50 and p99", Value: nanoseconds(float64(l.Total.Quantile(0.5))) + ", " + nanoseconds(float64(l.Total.Quantile(0.99))), Source: recorded}}
+	if exact {
+		f.Evidence = append(f.Evidence,
+			Evidence{Fact: "time of all calls, several at once counted each", Value: round(l.TimeNS() / 1e9), Unit: "s", Source: recorded},
+			Evidence{Fact: "time in which " + f.Subject.Comm + " was busy with requests, likewise", Value: round(busyTime(v, l) / 1e9), Unit: "s", Source: recorded},
+			Evidence{Fact: "calls", Value: l.Requests, Unit: "calls for " + count(requests) + " requests", Source: recorded})
+	}
+	f.Evidence = append(f.Evidence,
+		Evidence{Fact: "of the slowest calls", Value: l.whereTimeGoes(), Source: recorded},
+		Evidence{Fact: "slowest requests of the service", Value: service.whereTimeGoes(), Source: recorded})
 	if answered := answeredBy(l.Slowest); answered != "" {
 		f.Evidence = append(f.Evidence, Evidence{Fact: "the slowest calls went to", Value: answered, Source: "connection tracking"})
 	}
@@ -239,6 +245,12 @@ func (v *View) dependencyFinding(l *ledger) *Finding {
 		}
 	}
 	return f
+}
+
+// estimated says that the sums of calls, or of the requests that they are made for, are
+// those of some connections only.
+func (v *View) estimated(l *ledger) bool {
+	return l.SampleError > 0 || slices.ContainsFunc(v.ledgers, func(o *ledger) bool { return !o.called() && o.pid == l.pid && o.SampleError > 0 })
 }
 
 // answeredBy says who answered calls whose address leads to several, the most frequent
