@@ -99,7 +99,8 @@ static __always_inline struct multiplexed *reserve_place(const struct owner *o, 
 	m->hash = 0;
 	m->arrived = m->reading = 0;
 	s->in = s->out = 0;
-	s->socket = 0;
+	if (s->direct) /* of the connection before, see clear_received() */
+		s->socket = 0;
 	return m;
 }
 
