@@ -112,11 +112,13 @@ func (c *mcpCmd) serve(ctx context.Context, m *mcp.Server, s *streams) error {
 	}
 	fmt.Fprintf(s.err, "slowray: answering at http://%s/ until Ctrl-C\n", l.Address())
 	const (
-		headerTime, endTime = 10 * time.Second, time.Second
-		connections         = 64
+		// Any local user can connect: without the token nobody keeps a place for longer
+		// than a header takes on loopback.
+		headerTime, idleTime, endTime = 2 * time.Second, 20 * time.Second, time.Second
+		connections                   = 64
 	)
 	server := &http.Server{Handler: assistant.Handler(m, token), ReadHeaderTimeout: headerTime,
-		MaxHeaderBytes: 64 << 10}
+		IdleTimeout: idleTime, MaxHeaderBytes: 64 << 10}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(accept.Within(l, accept.Limits{Most: connections, Wait: true})) }()
 	select {
