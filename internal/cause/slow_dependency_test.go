@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestEstimatedCalls: no ratio is told of sums of which one is an estimate from some connections.
+// TestEstimatedCalls: no ratio is reported of sums of which one is an estimate from some connections.
 func TestEstimatedCalls(t *testing.T) {
 	for _, c := range []struct {
 		name      string

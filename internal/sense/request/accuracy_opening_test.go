@@ -79,7 +79,7 @@ func TestOpenings(t *testing.T) {
 			}
 		}
 		if lost != 1 {
-			tr.errorf("%d SYNs were sent again, want 1", lost)
+			tr.errorf("%d SYNs were retransmitted, want 1", lost)
 		}
 	})
 }

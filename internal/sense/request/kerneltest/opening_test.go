@@ -174,7 +174,7 @@ func TestLookupBeforeConnection(t *testing.T) {
 	}
 }
 
-// TestLookupBeforeStream: the same of a connection of HTTP/2 whose streams are told apart; who
+// TestLookupBeforeStream: the same of a connection of HTTP/2 whose streams are distinguished; who
 // looks up is another thread than who connects.
 func TestLookupBeforeStream(t *testing.T) {
 	s := multiplexed(t, "127.0.0.1:0")
