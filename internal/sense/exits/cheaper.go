@@ -33,23 +33,17 @@ func Cheaper(machine elf.Machine, code []byte, ends []uint64) (begin uint64, mov
 	}
 	var all []instruction
 	var targets []int64 // of jumps
-	for i := 0; i < len(code); {
-		if n := endbranch(code[i:]); n > 0 {
-			all = append(all, instruction{x86asm.Inst{Op: x86asm.NOP, Len: n}, i})
-			i += n
-			continue
-		}
-		inst, err := x86asm.Decode(code[i:], 64)
-		if err != nil || inst.Len == 0 {
-			return 0, moved
-		}
-		all = append(all, instruction{inst, i})
-		i += inst.Len
+	sure := true
+	known := eachInstruction(code, func(at int, inst *x86asm.Inst) {
+		all = append(all, instruction{*inst, at})
 		if to, direct := inst.Args[0].(x86asm.Rel); direct && inst.Op != x86asm.CALL {
-			targets = append(targets, int64(i)+int64(to))
+			targets = append(targets, int64(at+inst.Len)+int64(to))
 		} else if inst.Op == x86asm.JMP {
-			return 0, moved // who knows where to
+			sure = false // who knows where to
 		}
+	})
+	if !known || !sure {
+		return 0, moved
 	}
 	slices.Sort(targets)
 	isTarget := func(i *instruction) bool {

@@ -36,26 +36,37 @@ func Find(machine elf.Machine, code []byte, elsewhere func(offset int64) bool) (
 		}
 		return out, true
 	case elf.EM_X86_64:
-		for i := 0; i < len(code); {
-			inst, err := x86asm.Decode(code[i:], 64)
-			if n := endbranch(code[i:]); n > 0 {
-				i += n
-				continue
-			}
-			if err != nil || inst.Len == 0 {
-				return nil, false
-			}
+		known := eachInstruction(code, func(at int, inst *x86asm.Inst) {
 			switch to, direct := inst.Args[0].(x86asm.Rel); {
 			case inst.Op == x86asm.RET:
-				out = append(out, uint64(i))
-			case inst.Op == x86asm.JMP && direct && elsewhere(int64(i+inst.Len)+int64(to)):
-				out = append(out, uint64(i))
+				out = append(out, uint64(at))
+			case inst.Op == x86asm.JMP && direct && elsewhere(int64(at+inst.Len)+int64(to)):
+				out = append(out, uint64(at))
 			}
-			i += inst.Len
+		})
+		if !known {
+			return nil, false
 		}
 		return out, true
 	}
 	return nil, false
+}
+
+// eachInstruction calls see with each instruction of a function and its offset. It ends, and says
+// no, at one that is not known.
+func eachInstruction(code []byte, see func(at int, inst *x86asm.Inst)) (known bool) {
+	for i := 0; i < len(code); {
+		inst := x86asm.Inst{Op: x86asm.NOP, Len: endbranch(code[i:])}
+		if inst.Len == 0 {
+			var err error
+			if inst, err = x86asm.Decode(code[i:], 64); err != nil || inst.Len == 0 {
+				return false
+			}
+		}
+		see(i, &inst)
+		i += inst.Len
+	}
+	return true
 }
 
 // endbranch is the length of ENDBR64, which the disassembler does not know.
