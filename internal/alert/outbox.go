@@ -65,7 +65,7 @@ func openOutbox(name string) (*outbox, error) {
 		dir.Close()
 		return nil, err
 	}
-	b := &outbox{dir: dir, lock: lock, state: state{Waiting: map[string][]*Message{}, Counts: map[string]*Counts{}}}
+	b := &outbox{dir: dir, lock: lock, state: newState()}
 	err = b.read()
 	if damage := (*damagedError)(nil); errors.As(err, &damage) {
 		err = b.moveAside(damage)
@@ -89,6 +89,10 @@ const (
 	mostAside   = 4
 )
 
+func newState() state {
+	return state{Waiting: map[string][]*Message{}, Counts: map[string]*Counts{}}
+}
+
 // moveAside keeps a damaged file for a person to look at, and begins anew.
 func (b *outbox) moveAside(damage *damagedError) error {
 	name := asidePrefix + time.Now().UTC().Format("20060102T150405.000000000Z")
@@ -105,7 +109,7 @@ func (b *outbox) moveAside(damage *damagedError) error {
 		}
 		list = list[1:]
 	}
-	b.state = state{Waiting: map[string][]*Message{}, Counts: map[string]*Counts{}}
+	b.state = newState()
 	b.aside = fmt.Sprintf("%v: it was moved to %s; incidents begin anew, and what waited in it is not sent", damage, filepath.Join(b.dir.Path(), name))
 	return b.dir.Sync()
 }
