@@ -112,7 +112,7 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 	if (c->side == SERVED && c->tls < TLS_READY && (c->proto == PROTO_TLS || (bytes && c->seq <= 3 && may_begin_tls(c, tp))) &&
 	    tls_segment(c, sk, skb, bytes))
 		return 0;
-	if (c->side == SERVED && bytes && is_early_open(c, after(tp->snd_nxt, c->mark)) && tls_early_segment(c, sk, skb, bytes))
+	if (c->side == SERVED && bytes && may_be_early(c) && is_early_open(c, after(tp->snd_nxt, c->mark)) && tls_early_segment(c, sk, skb, bytes))
 		bytes = 0;
 	if (bytes && cb->seq != tp->rcv_nxt && after(cb->seq, tp->rcv_nxt))
 		c->flags |= REORDERED;
@@ -192,7 +192,7 @@ int BPF_PROG(received, struct sock *sk)
 		c->in0 = 0;
 		c->flags |= ESTIMATED;
 	}
-	if (is_early_end_read(c, tp->copied_seq == tp->rcv_nxt))
+	if (may_be_early(c) && is_early_end_read(c, tp->copied_seq == tp->rcv_nxt))
 		return 0;
 	if ((c->phase == ASKED || c->phase == ANSWERING || c->phase == DONE) && tp->write_seq != c->mark &&
 	    tls_tickets(c, tp->write_seq - c->mark)) {
@@ -682,6 +682,18 @@ static __always_inline int flush_conn(struct seq_file *seq, struct sock *sk, str
 	__builtin_memcpy(&copy, c, sizeof(copy));
 	was = copy.phase;
 	over = copy.side == SERVED ? DONE : ANSWERING;
+	if (is_acknowledged_unseen(&copy, tp)) {
+		if (was == ASKED)
+			begin_answer(&copy, tp, now);
+		acknowledged_unseen(&copy, tp, now, 0);
+		if (span(copy.done, now) < idle_ns)
+			return 0;
+		c->mark = copy.mark;
+		c->done = copy.done;
+		c->answer = copy.answer;
+		c->bytes_out = copy.bytes_out;
+		over = was;
+	}
 	if (is_more_out(&copy, tp->write_seq - copy.fin)) {
 		/* An answer of which nobody has the rest. */
 		copy.stall += span(copy.done, flight_start(tp, copy.done, now));

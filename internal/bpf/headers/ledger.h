@@ -171,8 +171,8 @@ static __always_inline void fill_opening(struct record *rec, const struct conn *
 	__u64 idle;
 	__u32 *dns_us;
 
-	rec->connect_us = rec->dns_us = rec->idle_us = 0;
-	if (c->side != CALLED || c->seq != 1 || !c->connect_us)
+	rec->connect_us = 0;
+	if (c->seq != 1 || c->side != CALLED || !c->connect_us)
 		return;
 	idle = span(c->established, c->first);
 	if (is_after_tls(c))

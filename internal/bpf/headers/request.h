@@ -134,9 +134,8 @@ struct record {
 	__u32 unacked;
 	__u32 rtt_us;
 	__u32 min_rtt_us;
-	/* How the connection of a called request was opened, of its first one: all 0 = not known, or
-	 * another. */
-	__u32 connect_us; /* SYN to its answer */
+	/* How the connection of a called request was opened, of its first one. */
+	__u32 connect_us; /* SYN to its answer; 0 = not known, or another request, and the next two say nothing */
 	__u32 dns_us; /* the lookup before that; 0 = none was seen */
 	__u32 idle_us; /* it was open and nobody asked, without the handshake of TLS */
 	__u32 pad;

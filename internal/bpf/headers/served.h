@@ -118,6 +118,14 @@ static __always_inline void acknowledged_unseen(struct conn *c, struct tcp_sock 
 	c->phase = DONE;
 }
 
+/* Whether it is so: what looks at sockets finds it, where the client says nothing more. */
+static __always_inline int is_acknowledged_unseen(const struct conn *c, const struct tcp_sock *tp)
+{
+	if (c->side != SERVED || c->fin || tp->snd_una != tp->write_seq || (c->phase != ASKED && c->phase != ANSWERING))
+		return 0;
+	return after(tp->write_seq, c->mark) && !tls_tickets(c, tp->write_seq - c->mark);
+}
+
 /* More of an answer that seemed complete is out, up to sent: the application had
  * paused. Returns 0 where it is a remark of the server. */
 static __noinline int go_on(struct conn *c, struct sock *sk, struct tcp_sock *tp, __u32 sent, __u64 now)

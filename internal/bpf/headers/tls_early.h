@@ -11,7 +11,10 @@
 /* An EndOfEarlyData: header, content type, tag (RFC 8446, 4.5). */
 #define TLS13_EARLY_END (4 + 1 + 16)
 
-static __always_inline int is_early(const struct conn *c) { return c->seq == 1 && (c->tls_is & TLS_EARLY) == TLS_EARLY; }
+/* Whether early data may be at work: cheap, for paths where it almost never is. */
+static __always_inline int may_be_early(const struct conn *c) { return (c->tls_is & TLS_EARLY) == TLS_EARLY; }
+
+static __always_inline int is_early(const struct conn *c) { return c->seq == 1 && may_be_early(c); }
 
 /* … and the asking end has not ended the handshake yet, though the serving end has answered: the called one has
  * heard it, or the serving one has sent something. These and others below are not static, so that the verifier looks at them once. */

@@ -158,7 +158,10 @@ func (r *Recorder) decode(rec *record, cpu int, number uint64) {
 	q.BytesIn, q.BytesOut = rec.bytesIn, rec.bytesOut
 	q.Unacked, q.Retrans = rec.unacked, rec.retrans
 	q.RTTNS, q.MinRTTNS = int64(rec.rttUS)*1000, int64(rec.minRTTUS)*1000
-	q.Opening = observe.Opening{DNS: int64(rec.dnsUS) * 1000, Connect: int64(rec.connectUS) * 1000, Idle: int64(rec.idleUS) * 1000}
+	q.Opening = observe.Opening{}
+	if rec.connectUS != 0 {
+		q.Opening = observe.Opening{DNS: int64(rec.dnsUS) * 1000, Connect: int64(rec.connectUS) * 1000, Idle: int64(rec.idleUS) * 1000}
+	}
 	q.MSS = uint32(rec.mss)
 	q.Share = rec.share
 	q.Status = observe.Status(rec.status)

@@ -196,6 +196,50 @@ func TestUnseen(t *testing.T) {
 	}
 }
 
+// TestUnseenLast: an answer of which no segment was seen, before a client that says nothing more,
+// is reported when the window ends, and once.
+func TestUnseenLast(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
+	if os.Getuid() != 0 {
+		t.Skip("SKIP: needs root, to load BPF programs: what is not seen of connections is NOT tested")
+	}
+	e := newExchange(t)
+	server := netip.MustParseAddrPort(e.server.LocalAddr().String())
+	r, err := Start(Options{Side: observe.Served, Ports: []int{int(server.Port())}, Budget: -1})
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		t.Skipf("SKIP: %v: what is not seen of connections is NOT tested", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var served []observe.Request
+	windowEnds := func() {
+		t.Helper()
+		if err := r.FlushAll(); err != nil {
+			t.Fatal(err)
+		}
+		r.Poll(func(q *observe.Request) { served = append(served, *q) })
+		e.check(t, served, e.in[:len(e.out)], e.out)
+	}
+	for range 3 {
+		e.ask(t)
+		r.blind(t, func() {
+			e.answer(t)
+			e.settle(t)
+		})
+		windowEnds()
+		e.ask(t) // and is none while the server has it in hand
+		time.Sleep(10 * time.Millisecond)
+		windowEnds()
+		e.answer(t)
+		e.settle(t)
+		windowEnds()
+	}
+}
+
 func (e *exchange) check(t *testing.T, got []observe.Request, in, out []int) {
 	t.Helper()
 	slices.SortFunc(got, func(a, b observe.Request) int { return int(a.Seq) - int(b.Seq) })
