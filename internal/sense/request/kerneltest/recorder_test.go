@@ -151,47 +151,60 @@ var addresses = map[string]string{"IPv4": "127.0.0.1:0", "IPv6": "[::1]:0"}
 func TestRequests(t *testing.T) {
 	for name, addr := range addresses {
 		t.Run(name, func(t *testing.T) {
-			const many, short = 6, 8
-			s := listen(t, nil, addr)
-			old := dial(t, nil, s)
-			for range 3 {
-				old.ask(t, asking)
+			for i := 1; !makeRequests(t, addr, i == 5); i++ {
+				t.Logf("attempt %d: the kernel kept events from the programs: once more", i)
 			}
-			old.asked, old.took = nil, nil
-			acknowledged(t, nil, s.port) // the last one belongs to before
-
-			r := start(t, request.Options{Ports: []int{s.port}, Budget: -1})
-			kept := dial(t, nil, s)
-			for range many {
-				old.ask(t, asking)
-				kept.ask(t, asking)
-			}
-			clients := []*client{old, kept}
-			for range short {
-				c := dial(t, nil, s)
-				c.ask(t, last)
-				c.Close()
-				clients = append(clients, c)
-			}
-			served, called := collect(t, r, nil, s.port)
-			tell(t, r)
-
-			if want := 2*many + short; len(served) != want || len(called) != want {
-				t.Errorf("%d served, %d called requests recorded, want %d", len(served), len(called), want)
-			}
-			for _, c := range clients {
-				sides := [2][]observe.Request{}
-				sides[0], sides[1] = of(c, served, called)
-				for _, list := range sides {
-					checkConnection(t, c, list, c == old)
-				}
-			}
-			checkCounters(t, r, observe.Served, served, short+1)
-			checkCounters(t, r, observe.Called, called, short+1)
-			checkStatus(t, r, served)
-			checkStatus(t, r, called)
 		})
 	}
+}
+
+// makeRequests is one attempt; false where the kernel says that it kept events from the programs
+// (Linux 7.0 and later may preempt them), unless it is the final one.
+func makeRequests(t *testing.T, addr string, final bool) bool {
+	t.Helper()
+	const many, short = 6, 8
+	s := listen(t, nil, addr)
+	old := dial(t, nil, s)
+	for range 3 {
+		old.ask(t, asking)
+	}
+	old.asked, old.took = nil, nil
+	acknowledged(t, nil, s.port) // the last one belongs to before
+
+	r := start(t, request.Options{Ports: []int{s.port}, Budget: -1})
+	kept := dial(t, nil, s)
+	for range many {
+		old.ask(t, asking)
+		kept.ask(t, asking)
+	}
+	clients := []*client{old, kept}
+	for range short {
+		c := dial(t, nil, s)
+		c.ask(t, last)
+		c.Close()
+		clients = append(clients, c)
+	}
+	served, called := collect(t, r, nil, s.port)
+	tell(t, r)
+	if r.Stats().Missed > 0 && !final {
+		return false
+	}
+
+	if want := 2*many + short; len(served) != want || len(called) != want {
+		t.Errorf("%d served, %d called requests recorded, want %d", len(served), len(called), want)
+	}
+	for _, c := range clients {
+		sides := [2][]observe.Request{}
+		sides[0], sides[1] = of(c, served, called)
+		for _, list := range sides {
+			checkConnection(t, c, list, c == old)
+		}
+	}
+	checkCounters(t, r, observe.Served, served, short+1)
+	checkCounters(t, r, observe.Called, called, short+1)
+	checkStatus(t, r, served)
+	checkStatus(t, r, called)
+	return true
 }
 
 // tell logs what the kernel cannot show. script/kernels.sh prints these lines.
