@@ -100,10 +100,6 @@ func TestMCPClientGoes(t *testing.T) {
 			_, _ = in.Write(bytes.Repeat([]byte(" "), 4<<20)) // refused on the way
 			return nil
 		},
-		"garbage": func(_ *exec.Cmd, in io.WriteCloser) error {
-			_, err := io.WriteString(in, "\x00garbage\n")
-			return err
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command("/proc/self/exe", "mcp", "--dir", t.TempDir())

@@ -3,6 +3,7 @@ package assistant
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -265,5 +266,35 @@ func TestManyQuestions(t *testing.T) {
 		if <-refused {
 			t.Error("refused one that had its turn")
 		}
+	}
+}
+
+// TestFitLeavesOutMembers: where lists and texts alone cannot be cut enough, what matters least
+// goes, and is counted; the verdict stays.
+func TestFitLeavesOutMembers(t *testing.T) {
+	const limit = 300 * bytesOfToken
+	text := strings.Repeat("why ", 100)
+	about := map[string]string{}
+	for i := range 20 {
+		about[fmt.Sprint("key", i)] = text
+	}
+	got, err := fit(&answer{value: struct {
+		Verdict  string            `json:"verdict"`
+		Findings []string          `json:"findings"`
+		About    map[string]string `json:"about"`
+	}{"PROBLEM " + text, []string{text, text}, about}}, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen struct {
+		Verdict  string
+		Findings []string
+		LeftOut  map[string]int `json:"left_out"`
+	}
+	if err := json.Unmarshal(got, &seen); err != nil || len(got) > limit {
+		t.Fatalf("%d bytes: %v", len(got), err)
+	}
+	if !strings.HasPrefix(seen.Verdict, "PROBLEM") || len(seen.Findings) != 1 || seen.LeftOut["about"] != 1 {
+		t.Errorf("%s", got)
 	}
 }

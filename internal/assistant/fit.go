@@ -25,7 +25,8 @@ const longestText = 160
 var answers = map[string]int{"findings": 1, "causes": 1, "requests": 1}
 
 // fit is the JSON of an answer in at most limit bytes: of the list that takes most, the
-// last items are left out, until it fits. left_out says how many of which list.
+// last items are left out, until it fits; where that is not enough long texts are cut, and the last
+// members left out. left_out says how many of which list, or which member.
 func fit(a *answer, limit int) ([]byte, error) {
 	all, err := json.Marshal(a.value)
 	if err != nil || len(all) <= limit {
@@ -66,6 +67,13 @@ func fit(a *answer, limit int) ([]byte, error) {
 	}
 	left["bytes of long texts"] = shorten(whole)
 	out, err := json.Marshal(whole)
+	// Then whole members, the last of which matter least; the last is what was left out.
+	for err == nil && len(out) > limit && len(whole.members) > 2 {
+		last := len(whole.members) - 2
+		left[whole.members[last].key]++
+		whole.members = slices.Delete(whole.members, last, last+1)
+		out, err = json.Marshal(whole)
+	}
 	if err == nil && len(out) > limit {
 		return nil, fmt.Errorf("the shortest answer has %d bytes: ask with max_tokens %d at least", len(out), (len(out)+bytesOfToken-1)/bytesOfToken)
 	}

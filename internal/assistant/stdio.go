@@ -8,17 +8,20 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // Stdio is the transport over a program's standard input and output. Its input ends when
 // everything that was asked has been answered: `printf … | slowray mcp` gets its answers,
 // which a server that ends with its input would leave out. Nobody waits for them any more
-// once gone says so; it may be nil.
+// once gone says so; it may be nil. A line that is no message is answered by an error
+// (JSON-RPC 2.0, 5.1) and nothing else ends by it.
 func Stdio(in io.ReadCloser, out io.WriteCloser, gone func() bool) mcp.Transport {
 	p := &pending{open: map[string]int{}, gone: gone}
 	p.answered = sync.NewCond(&p.mu)
-	return &mcp.IOTransport{Reader: &asking{ReadCloser: in, p: p}, Writer: &answering{WriteCloser: out, p: p}}
+	answers := &answering{WriteCloser: out, p: p}
+	return &mcp.IOTransport{Reader: &asking{ReadCloser: in, p: p, answers: answers}, Writer: answers}
 }
 
 // pending is the questions that were read and are not answered, by their id as it is written.
@@ -50,23 +53,62 @@ func (l *lines) add(b []byte, f func(line []byte)) {
 	}
 }
 
-// asking notes what is asked.
+// asking notes what is asked, and hands on what is a message.
 type asking struct {
 	io.ReadCloser
-	p     *pending
-	lines lines
+	p       *pending
+	answers *answering
+	lines   lines
+	ready   []byte // messages that nobody has read yet
+	ended   error
 }
 
 func (a *asking) Read(b []byte) (int, error) {
-	n, err := a.ReadCloser.Read(b)
-	a.lines.add(b[:n], func(line []byte) { a.p.note(line, 1) })
-	if len(a.lines.rest) > maxQuestion {
-		return 0, fmt.Errorf("a message of more than %d bytes", maxQuestion)
+	for len(a.ready) == 0 {
+		if a.ended != nil {
+			if a.ended == io.EOF {
+				a.p.wait()
+			}
+			return 0, a.ended
+		}
+		n, err := a.ReadCloser.Read(b) // which are only in hand until they are looked at
+		a.lines.add(b[:n], a.line)
+		if len(a.lines.rest) > maxQuestion {
+			return 0, fmt.Errorf("a message of more than %d bytes", maxQuestion)
+		}
+		if a.ended = err; err == io.EOF {
+			a.lines.add([]byte{'\n'}, a.line) // the last one may lack it
+		}
 	}
-	if n == 0 && err == io.EOF {
-		a.p.wait()
+	n := copy(b, a.ready)
+	a.ready = a.ready[n:]
+	return n, nil
+}
+
+// line takes a line of the input.
+func (a *asking) line(line []byte) {
+	line = bytes.TrimSpace(line)
+	if len(line) == 0 {
+		return
 	}
-	return n, err
+	if !json.Valid(line) {
+		a.answers.refuse(nil, jsonrpc.CodeParseError, "this line is not JSON; one message a line")
+		return
+	}
+	if line[0] == '[' {
+		a.answers.refuse(nil, jsonrpc.CodeInvalidRequest, "one message a line, and no batch")
+		return
+	}
+	if _, err := jsonrpc.DecodeMessage(line); err != nil {
+		var m struct {
+			ID json.RawMessage `json:"id"`
+		}
+		_ = json.Unmarshal(line, &m) // without an id it is answered, too
+		a.answers.refuse(m.ID, jsonrpc.CodeInvalidRequest, err.Error())
+		return
+	}
+	a.p.note(line, 1)
+	a.ready = append(append(a.ready, line...), '\n')
 }
 
 func (a *asking) Close() error {
@@ -81,13 +123,41 @@ func (a *asking) Close() error {
 type answering struct {
 	io.WriteCloser
 	p     *pending
+	mu    sync.Mutex // a line is written as a whole
 	lines lines
 }
 
 func (a *answering) Write(b []byte) (int, error) {
-	n, err := a.WriteCloser.Write(b)
-	a.lines.add(b[:n], func(line []byte) { a.p.note(line, -1) })
-	return n, err
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	line := bytes.Replace(b, unknownMethod, methodNotFound, 1)
+	n, err := a.WriteCloser.Write(line)
+	if a.lines.add(line[:n], func(line []byte) { a.p.note(line, -1) }); err == nil {
+		n = len(b)
+	}
+	return min(n, len(b)), err
+}
+
+// What the SDK (1.6.1) answers to a method that it does not know, and what JSON-RPC has for that.
+var (
+	unknownMethod  = []byte(`"error":{"code":0,"message":"JSON RPC not handled: `)
+	methodNotFound = fmt.Appendf(nil, `"error":{"code":%d,"message":"method not found: `, jsonrpc.CodeMethodNotFound)
+)
+
+// refuse answers a line that is no message; id may be nil.
+func (a *answering) refuse(id json.RawMessage, code int64, text string) {
+	if kind := bytes.TrimLeft(id, "0123456789-"); len(id) == 0 || len(kind) > 0 && kind[0] != '"' {
+		id = json.RawMessage("null")
+	}
+	line, err := json.Marshal(struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Error   jsonrpc.Error   `json:"error"`
+	}{"2.0", id, jsonrpc.Error{Code: code, Message: text}})
+	if err != nil {
+		return
+	}
+	_, _ = a.Write(append(line, '\n')) // who does not read what it asked for ends the next write, too
 }
 
 // note counts a question, or takes the one away that is answered.

@@ -61,8 +61,17 @@ func (s *server) span(p past, usual time.Duration) (from, to time.Time, err erro
 		to = time.Now()
 		return to.Add(-long), to, nil
 	}
-	from, err = s.opt.Moment(p.At)
-	return from, from.Add(long), err
+	if from, err = s.opt.Moment(p.At); err != nil {
+		return from, to, err
+	}
+	now := time.Now()
+	if from.After(now) {
+		return from, to, fmt.Errorf("at %s: that is still to come", p.At)
+	}
+	if to = from.Add(long); to.After(now) {
+		to = now
+	}
+	return from, to, nil
 }
 
 type whyQuestion struct {
