@@ -46,6 +46,17 @@ func (r *Recorder) blind(t *testing.T, f func()) {
 	}
 }
 
+// needSight skips where what is not seen cannot be tested.
+func needSight(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIP: takes seconds: NOT tested with -short")
+	}
+	if os.Getuid() != 0 {
+		t.Skip("SKIP: needs root, to load BPF programs: what is not seen of connections is NOT tested")
+	}
+}
+
 // exchange is a connection whose two ends take turns as a test says; it knows
 // what it carried.
 type exchange struct {
@@ -72,6 +83,21 @@ func newExchange(t *testing.T) *exchange {
 		t.Cleanup(func() { c.Close() })
 	}
 	return e
+}
+
+// record records it without a budget.
+func (e *exchange) record(t *testing.T, opt Options) *Recorder {
+	t.Helper()
+	opt.Ports, opt.Budget = []int{int(netip.MustParseAddrPort(e.server.LocalAddr().String()).Port())}, -1
+	r, err := Start(opt)
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		t.Skipf("SKIP: %v: what is not seen of connections is NOT tested", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return r
 }
 
 func carry(t *testing.T, from, to net.Conn, bytes int) {
@@ -124,12 +150,7 @@ func (e *exchange) settle(t *testing.T) {
 // TestUnseen: whatever segment is kept from the programs, each request is reported
 // once, with its own bytes, and ends before the next one begins.
 func TestUnseen(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIP: takes seconds: NOT tested with -short")
-	}
-	if os.Getuid() != 0 {
-		t.Skip("SKIP: needs root, to load BPF programs: what is not seen of connections is NOT tested")
-	}
+	needSight(t)
 	for name, script := range map[string]func(*testing.T, *Recorder, *exchange){
 		"nothing": func(t *testing.T, _ *Recorder, e *exchange) {
 			e.ask(t)
@@ -166,16 +187,7 @@ func TestUnseen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newExchange(t)
-			server := netip.MustParseAddrPort(e.server.LocalAddr().String())
-			r, err := Start(Options{Ports: []int{int(server.Port())}, Budget: -1})
-			if errors.Is(err, ebpf.ErrNotSupported) {
-				t.Skipf("SKIP: %v: what is not seen of connections is NOT tested", err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer r.Close()
-
+			r := e.record(t, Options{})
 			for range 2 {
 				e.ask(t)
 				e.answer(t)
@@ -199,22 +211,9 @@ func TestUnseen(t *testing.T) {
 // TestUnseenLast: an answer of which no segment was seen, before a client that says nothing more,
 // is reported when the window ends, and once.
 func TestUnseenLast(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIP: takes seconds: NOT tested with -short")
-	}
-	if os.Getuid() != 0 {
-		t.Skip("SKIP: needs root, to load BPF programs: what is not seen of connections is NOT tested")
-	}
+	needSight(t)
 	e := newExchange(t)
-	server := netip.MustParseAddrPort(e.server.LocalAddr().String())
-	r, err := Start(Options{Side: observe.Served, Ports: []int{int(server.Port())}, Budget: -1})
-	if errors.Is(err, ebpf.ErrNotSupported) {
-		t.Skipf("SKIP: %v: what is not seen of connections is NOT tested", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
+	r := e.record(t, Options{Side: observe.Served})
 	var served []observe.Request
 	windowEnds := func() {
 		t.Helper()
