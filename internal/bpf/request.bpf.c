@@ -46,7 +46,8 @@
 #include "headers/called.h"
 #include "headers/closing.h"
 #include "headers/turn.h"
-#include "headers/lookup.h"
+#include "headers/opening.h"
+#include "headers/flush.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -112,7 +113,7 @@ int BPF_PROG(segment, struct sock *sk, struct sk_buff *skb)
 	if (c->side == SERVED && c->tls < TLS_READY && (c->proto == PROTO_TLS || (bytes && c->seq <= 3 && may_begin_tls(c, tp))) &&
 	    tls_segment(c, sk, skb, bytes))
 		return 0;
-	if (c->side == SERVED && bytes && may_be_early(c) && is_early_open(c, after(tp->snd_nxt, c->mark)) && tls_early_segment(c, sk, skb, bytes))
+	if (c->side == SERVED && bytes && is_early_open(c, after(tp->snd_nxt, c->mark)) && tls_early_segment(c, sk, skb, bytes))
 		bytes = 0;
 	if (bytes && cb->seq != tp->rcv_nxt && after(cb->seq, tp->rcv_nxt))
 		c->flags |= REORDERED;
@@ -266,64 +267,6 @@ int BPF_PROG(retransmitted, struct sock *sk, struct sk_buff *skb)
 	 * sending, or right after the one before. */
 	expected = flight_start(tp, 0, now) + min_rtt_of(tp);
 	c->due = later(c->progress, expected);
-	return 0;
-}
-
-/* So long after its answer a lookup is what a process connects by; later it may have the address
- * from elsewhere. */
-#define LOOKUP_FRESH NSEC_PER_SEC
-
-__u8 lookups_seen; /* dns.bpf.c is at work */
-
-/* A thread connects: was a name looked up for that? An answer is taken once. */
-static __noinline int take_lookup(struct sock *sk, __u64 thread)
-{
-	struct answer_key key = { .tgid = thread >> 32, .tid = thread };
-	struct looked_up *all;
-	struct answer a, *found;
-	__u64 now = bpf_ktime_get_ns(), until;
-	__u32 *dns_us;
-
-	if (!sk || sk->sk_protocol != IPPROTO_TCP || !is_wanted(sk, CALLED))
-		return 0;
-	if (sk->__sk_common.skc_family == AF_INET6) {
-		BPF_CORE_READ_INTO(&key.addr, sk, __sk_common.skc_v6_daddr);
-	} else {
-		map_ipv4(&key);
-		__builtin_memcpy(key.addr + 12, &sk->__sk_common.skc_daddr, 4);
-	}
-	found = bpf_map_lookup_elem(&answers, &key);
-	if (!found) {
-		key.tid = 0;
-		found = bpf_map_lookup_elem(&answers, &key);
-		if (!found)
-			return 0;
-	}
-	a = *found;
-	bpf_map_delete_elem(&answers, &key);
-	/* The other entry of the same answer. */
-	key.tid = key.tid ? 0 : a.lookup.thread;
-	found = bpf_map_lookup_elem(&answers, &key);
-	if (found && found->at == a.at)
-		bpf_map_delete_elem(&answers, &key);
-	all = bpf_map_lookup_elem(&lookups_done, &a.lookup);
-	until = all && all->first == a.first ? later(all->last, a.at) : a.at;
-	if (span(until, now) > LOOKUP_FRESH)
-		return 0;
-	dns_us = bpf_sk_storage_get(&lookup_of, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (dns_us)
-		*dns_us = later(in_micros(span(a.first, until)), 1);
-	return 0;
-}
-
-static __noinline int note_established(struct conn *c, struct tcp_sock *tp, __u64 now)
-{
-	if (!c || !tp)
-		return 0;
-	c->established = now;
-	/* Where nobody saw the SYN its round trip tells, unless it was lost. */
-	if (c->pid || (tp->srtt_us && !tp->total_retrans))
-		c->connect_us = later(in_micros(span(c->opened, now)), 1);
 	return 0;
 }
 
@@ -658,78 +601,6 @@ int waiting(struct bpf_iter__tcp *ctx)
 		c->opened = c->first;
 	c->in0 = tp->bytes_received - unread;
 	c->copied = tp->copied_seq;
-	return 0;
-}
-
-/* Requests that are over, on connections where nothing happens any more. */
-__u64 idle_ns; /* how long nothing has to happen for that */
-__u64 unfinished_ns; /* requests that take longer are reported while they last, once */
-__u8 again; /* also those that were reported */
-
-static __always_inline int flush_conn(struct seq_file *seq, struct sock *sk, struct conn *c)
-{
-	struct conn copy;
-	struct tcp_sock *tp;
-	__u32 was, over;
-	__u64 now, told = 0;
-
-	if (!sk || !c || c->side == SIDE_NONE || c->share == UNCOUNTED)
-		return 0;
-	tp = tcp_of(sk);
-	if (!tp)
-		return 0;
-	now = bpf_ktime_get_ns();
-	__builtin_memcpy(&copy, c, sizeof(copy));
-	was = copy.phase;
-	over = copy.side == SERVED ? DONE : ANSWERING;
-	if (is_acknowledged_unseen(&copy, tp)) {
-		if (was == ASKED)
-			begin_answer(&copy, tp, now);
-		acknowledged_unseen(&copy, tp, now, 0);
-		if (span(copy.done, now) < idle_ns)
-			return 0;
-		c->mark = copy.mark;
-		c->done = copy.done;
-		c->answer = copy.answer;
-		c->bytes_out = copy.bytes_out;
-		over = was;
-	}
-	if (is_more_out(&copy, tp->write_seq - copy.fin)) {
-		/* An answer of which nobody has the rest. */
-		copy.stall += span(copy.done, flight_start(tp, copy.done, now));
-		copy.progress = later(copy.done, flight_start(tp, copy.done, now));
-		if (tp->inet_conn.icsk_retransmits)
-			copy.due = copy.progress + min_rtt_of(tp);
-		was = ANSWERING;
-	} else if (was == over && copy.side == CALLED && tp->out_of_order_queue.rb_node) {
-		/* An answer with a hole in it. */
-		copy.due = copy.done;
-	} else if (was == over) {
-		if (span(copy.done, now) < idle_ns)
-			return 0;
-		if (__sync_val_compare_and_swap(&c->phase, was, TAKEN) != was)
-			return 0;
-		if (c->seq == copy.seq) {
-			c->told_us = copy.stall / NSEC_PER_USEC;
-			finish(&copy, sk, tp);
-			/* So that user space can stop after some, and make room. */
-			bpf_seq_write(seq, &told, sizeof(told));
-		}
-		return 0;
-	}
-	if (was_remark(&copy, sk, tp))
-		return 0;
-	/* From the last byte of the request: a stream of log lines is none. */
-	if ((was == ASKED || was == ANSWERING) && (again || !copy.reported) && !copy.owner_gone && span(copy.last, now) >= unfinished_ns) {
-		c->reported = 1;
-		copy.flags |= UNFINISHED;
-		copy.done = now;
-		recovered(&copy, now);
-		if (was == ANSWERING && copy.side == SERVED)
-			note_limits(&copy, sk, tp, now, min_rtt_of(tp));
-		finish(&copy, sk, tp);
-		bpf_seq_write(seq, &told, sizeof(told));
-	}
 	return 0;
 }
 

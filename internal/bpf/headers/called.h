@@ -66,7 +66,7 @@ static __always_inline void called_sent(struct conn *c, struct sock *sk, struct 
 	__u32 from, before;
 	__u64 sent;
 
-	if (may_be_early(c) && is_early_open(c, 0) && tls_early_sent(c, sk, 0, tp->snd_nxt - c->mark)) {
+	if (is_early_open(c, 0) && tls_early_sent(c, sk, 0, tp->snd_nxt - c->mark)) {
 		c->mark = tp->snd_nxt;
 		return;
 	}

@@ -375,7 +375,7 @@ static __noinline int tls_sending(struct conn *c, struct sock *sk, void *from, _
 	if (!c || !tp)
 		return 0;
 	if (c->tls == TLS_READY && c->proto != PROTO_TLS) {
-		if (may_be_early(c) && is_early_open(c, 0) && tls_early_sent(c, sk, from, count)) {
+		if (is_early_open(c, 0) && tls_early_sent(c, sk, from, count)) {
 			c->mark = tp->write_seq + count;
 			return 0;
 		}

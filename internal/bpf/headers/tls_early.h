@@ -11,17 +11,19 @@
 /* An EndOfEarlyData: header, content type, tag (RFC 8446, 4.5). */
 #define TLS13_EARLY_END (4 + 1 + 16)
 
-/* Whether early data may be at work: cheap, for paths where it almost never is. */
+/* Cheap, for the paths of all requests: where it is not so, nothing below is called. */
 static __always_inline int may_be_early(const struct conn *c) { return (c->tls_is & TLS_EARLY) == TLS_EARLY; }
 
 static __always_inline int is_early(const struct conn *c) { return c->seq == 1 && may_be_early(c); }
 
 /* … and the asking end has not ended the handshake yet, though the serving end has answered: the called one has
  * heard it, or the serving one has sent something. These and others below are not static, so that the verifier looks at them once. */
-__noinline int is_early_open(struct conn *c, __u32 sent)
+__noinline int early_is_open(struct conn *c, __u32 sent)
 {
 	return c && is_early(c) && c->tls_is & TLS_OFFERED && (c->side == CALLED ? c->phase == ANSWERING : c->phase != ASKED || sent);
 }
+
+static __always_inline int is_early_open(struct conn *c, __u32 sent) { return may_be_early(c) && early_is_open(c, sent); }
 
 /* The served end has read; all: what has come. Says whether that was the end of the handshake, after all of the request. */
 __noinline int is_early_end_read(struct conn *c, __u32 all)
